@@ -43,7 +43,7 @@ def batches(disk_s: float = 0.01, batch_size: int = 256) -> Iterator[tuple[Any, 
 
 def describe_account(account: Any) -> str:
     """Why the workers were idle, and which of two causes a replay would better be without."""
-    ns = {cause: account[cause].ns for cause in ("waits", "issuing")}
+    ns = {cause: account[cause].ns for cause in ("waits", "blocked")}
     more, less = sorted(ns, key=lambda cause: -ns[cause])
     best = max(ns, key=lambda cause: account[cause].saves_ns)
     return (

@@ -12,8 +12,9 @@ last operation ends: long idle times of a worker with almost no work are not a l
 work         slots computed: operations at the duration they have alone, including their pieces on
              idle workers
 waits        the program waited, and so had not issued an operation that could have run
-issuing      the program ran its own Python and had not issued the operation; includes the hand-over
-             of an operation to a worker. Its lines are the two between which the time passed
+issuing      the program ran the short Python from one operation to the next; includes the hand-over
+             of an operation to a worker
+program      the program ran code of its own, and issued nothing (`own_time`)
 dependency   the next operation needed the result of an operation that ran elsewhere: a chain
 transfer     the next operation needed a copy between devices
 imbalance    the next operation needed, or nothing was left but, the work of another device of the
@@ -22,35 +23,33 @@ imbalance    the next operation needed, or nothing was left but, the work of ano
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
 contention   operations computed for longer next to others than alone: caches and memory are
-             shared. An estimate, from equal operations of the same run
-preempted, gc, gil, blocked    operations were off the CPU: see `profiler.cpu_time`. "gc" is also
-             the time that the garbage collector took while the program issued
-unexplained  the engine's own time between the end of an operation's dependencies and its readiness
+             shared. Only where equal operations of the same run were alone
+preempted, gc, gil, blocked    operations, or the program between them, were off the CPU: see
+             `profiler.cpu_time`. The lines of the program are those between which the time passed
+unexplained  time off the CPU of which the cause is not known, and the engine's own time between the
+             end of an operation's dependencies and its readiness
 
 What the removal of a cause would save is predicted by a replay of the run without that cause
-(`bounds.without`), compared with the replay of the run as it was. It is exact within
-`engine.stepped()`, and elsewhere no bound: it does not know what operations do to one another. A
-cause is listed if it lost time or if its removal saves time. The largest saving comes first.
+(`bounds.without`), compared with the replay of the run as it was, and is no more than physically
+possible. It is exact within `engine.stepped()`. Elsewhere it does not know what operations do to
+one another, and counts only if it is larger than the error of the replay of the run as it was. The
+cause that surely saves most comes first, then those that took most time.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.bounds import alone, time_saved_by, without
-from d2lmini.profiler.cpu_time import OffCpu, Pause
-from d2lmini.profiler.idle_attribution import IdleAttribution, Segment, WorkerGroup
-from d2lmini.profiler.program import events_of
+from d2lmini.profiler.bounds import alone, least_ns, time_saved_by, without
+from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
+from d2lmini.profiler.own_time import Between, Segment
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.replay import Prediction, Recording
 
@@ -59,13 +58,14 @@ if TYPE_CHECKING:
 
 #: The parts, as in the table above.
 CAUSES = (
-    "work", "waits", "issuing", "dependency", "transfer", "imbalance", "workers", "contention",
-    *OffCpu._fields, "unexplained",
+    "work", "waits", "issuing", "program", "dependency", "transfer", "imbalance", "workers",
+    "contention", *OffCpu._fields,
 )  # fmt: skip
 
+#: What a replay leaves out.
 _ADVICE = {
     "waits": "if the program did not wait there",
-    "issuing": "if issuing took no time, as with fewer and larger operations, or hybridize()",
+    "issuing": "if issuing took no time, as with fewer and larger operations",
     "dependency": "if nothing came after anything else",
     "transfer": "if copies took no time",
     "imbalance": "if the work were spread evenly over places that are equally fast",
@@ -73,20 +73,21 @@ _ADVICE = {
     "contention": "if operations took no longer together than alone",
     "preempted": "if no other thread or program had taken the cores",
     "gc": "without garbage collection",
-    "gil": "if operations did not wait for Python's global lock",
-    "blocked": "if pushed functions did not sleep, read files or wait for locks",
+    "gil": "if no thread waited for Python's global lock",
+    "blocked": "if no thread slept, read files or waited for locks",
 }
 
 
 @dataclass(frozen=True)
 class Part:
     """One cause: its ns of the wall time, by line with the largest first, and what its removal
-    would save, as predicted by a replay."""
+    would save, as predicted by a replay with an error of `error_ns`."""
 
     cause: str
     ns: float
     lines: tuple[tuple[str, float], ...]
     saves: Prediction
+    error_ns: float
     sentence: str
 
     @property
@@ -94,13 +95,23 @@ class Part:
         """The middle of `saves`."""
         return self.saves.ns
 
+    @property
+    def gain_ns(self) -> float:
+        """What the removal surely saves: the lower end of `saves`, if that is beyond the error."""
+        return self.saves.low_ns if self.saves.low_ns > self.error_ns else 0.0
+
+    def __str__(self) -> str:
+        if self.gain_ns or not (self.saves.high_ns or self.error_ns):
+            return str(self.saves)
+        return f"at most {max(self.saves.high_ns, self.error_ns) / 1e6:.2f} ms"
+
 
 class Account:
     """The parts of `wall_ns`; they sum to it.
 
     parts    cause -> Part, all of CAUSES
-    causes   those that lost time or whose removal saves time in any case (neither "work" nor
-             "unexplained"), the most important first
+    causes   those that lost time, or on a virtual clock whose removal saves time, the most
+             important first; neither "work" nor "unexplained"
     sure     the quality of the contention estimate, in words
     """
 
@@ -108,9 +119,8 @@ class Account:
         self.wall_ns = wall_ns
         self.parts = parts
         self.sure = sure
-        lost = [
-            p for p in parts.values() if p.cause in _ADVICE and (p.ns > 0 or p.saves.low_ns > 0)
-        ]
+        lost = [p for p in parts.values() if p.cause not in ("work", "unexplained")
+                and (p.ns > 0 or p.saves.low_ns > 0)]  # fmt: skip
         self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
 
     @property
@@ -123,14 +133,15 @@ class Account:
 
     def __str__(self) -> str:
         wall_ns = self.wall_ns or 1
-        rows = [f"{'part':<12}{'time':>13}{'share':>9}  saves, by replay"]
+        rows = [f"{'part':<13}{'time':>13}{'share':>9}  saves, by replay"]
         for cause in ("work", *self.causes, "unexplained"):
             part = self.parts[cause]
-            row = f"{cause:<12}{part.ns / 1e6:>10.2f} ms{100 * part.ns / wall_ns:>7.1f} %"
+            name = "not explained" if cause == "unexplained" else cause
+            row = f"{name:<13}{part.ns / 1e6:>10.2f} ms{100 * part.ns / wall_ns:>7.1f} %"
             if cause in _ADVICE:
-                row += f"{part.saves!s:>18}"
+                row += f"{part!s:>18}"
             rows.append(row)
-        rows.append(f"{'wall time':<12}{self.wall_ns / 1e6:>10.2f} ms{100.0:>7.1f} %")
+        rows.append(f"{'wall time':<13}{self.wall_ns / 1e6:>10.2f} ms{100.0:>7.1f} %")
         for cause in self.causes[:3]:
             part = self.parts[cause]
             rows.append(f"{cause}: {part.sentence}")
@@ -144,7 +155,7 @@ class Account:
 
 def _weight(part: Part) -> tuple[float, float]:
     """The sort key of causes. "dependency" follows its equals, since it is hardest to remove."""
-    return part.saves_ns * (0.9 if part.cause == "dependency" else 1.0), part.ns
+    return part.gain_ns * (0.9 if part.cause == "dependency" else 1.0), part.ns
 
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
@@ -160,8 +171,8 @@ class _AccountBuilder:
         self.blame = IdleAttribution(trace, cores)
         self.ns = dict.fromkeys(CAUSES, 0.0)
         self.lines: dict[str, dict[str, float]] = {c: {} for c in CAUSES}
-        self.where = lru_cache(None)(callsite.describe)
-        self.off_cpu = trace.off_cpu()
+        self.where = lru_cache(None)(_describe)
+        self.off_cpu = self.blame.off_cpu
         self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
 
     def account(self) -> Account:
@@ -170,19 +181,23 @@ class _AccountBuilder:
         for group in blame.groups:
             self._enter_group(group, rates)
         after = self._after(max((g.end_ns for g in blame.groups), default=0))
-        for cause, site, begin, end in self._with_pauses(after):
-            self._add(cause, site, end - begin)
+        for cause, place, begin, end in after:
+            self._add(cause, place, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
         recording = Recording(trace)
         recorded_ns = recording.predict(recording.recorded).ns
+        error_ns = abs(recorded_ns - wall_ns)
         parts = {}
         for cause in CAUSES:
             saves = Prediction(0.0, 0.0)
-            if cause in _ADVICE:
+            changed = None
+            if cause in _ADVICE and (self.ns[cause] > 0 or trace.engine_kind == "stepped"):
                 changed = without(cause, recording.recorded, blame, self.alone_ns, self.off_cpu)
-                if changed is not None:
-                    saves = recording.predict(changed).less_than(recorded_ns)
-            parts[cause] = self._part(cause, saves, wall_ns)
+            if changed is not None:
+                saves = recording.predict(changed).less_than(recorded_ns)
+                most = max(0.0, recorded_ns - least_ns(blame, changed))
+                saves = Prediction(min(saves.low_ns, most), min(saves.high_ns, most))
+            parts[cause] = self._part(cause, saves, error_ns, wall_ns)
         return Account(wall_ns, parts, self.sure)
 
     def _enter_group(self, group: WorkerGroup, rates: _Rates) -> None:
@@ -191,8 +206,8 @@ class _AccountBuilder:
         for slot in group.slots:
             for run in slot.runs:
                 self._enter_run(run, rate(run.began_ns, run.ended_ns), few)
-            for cause, site, begin, end in self._with_pauses(self.blame.idle(group, slot)):
-                self._add(cause, site, rate(begin, end))
+            for cause, place, begin, end in self.blame.idle(group, slot):
+                self._add(cause, place, rate(begin, end))
 
     def _enter_run(self, operation: Operation, ns: float, few: dict[int, float]) -> None:
         """A slot was busy: work, part of it due to contention with other busy slots, ..."""
@@ -211,20 +226,7 @@ class _AccountBuilder:
             self._add("contention", operation.site, scale * computed_ns - work)
         self._add("work", operation.site, work)
 
-    def _with_pauses(self, segments: Iterable[Segment]) -> Iterator[Segment]:
-        """The segments; time in which the garbage collector kept the program from issuing is the
-        collector's."""
-        for cause, site, begin, end in segments:
-            if cause != "issuing":
-                yield cause, site, begin, end
-                continue
-            for pause, low, high in _within(self.trace.cpu.pauses, begin, end):
-                yield "gc", pause.site, low, high
-                yield cause, site, begin, low
-                begin = high
-            yield cause, site, begin, end
-
-    def _after(self, done_ns: int) -> Iterator[tuple[str, Site | None, int, int]]:
+    def _after(self, done_ns: int) -> Iterator[Segment]:
         """After the last computation: copies, and the activity of the program's main thread."""
         trace = self.trace
         done_ns = max(done_ns, trace.begin_ns)
@@ -236,59 +238,39 @@ class _AccountBuilder:
             key=lambda step: step.begin_ns if isinstance(step, Wait) else step.pushed_ns,
             default=None,
         )
-        thread = last.thread if last is not None else ""
+        thread = last.thread if last is not None else trace.thread or "main"
         for begin, end, site in sorted(copies, key=lambda copy: copy[:2]):
             if begin > done_ns:
                 yield from self.blame.front(thread, site, done_ns, begin)
             if end > done_ns:
-                yield "transfer", site, max(begin, done_ns), end
+                yield Segment("transfer", site, max(begin, done_ns), end)
                 done_ns = end
         if done_ns < trace.end_ns:
             yield from self.blame.front(thread, last.site if last else None, done_ns, trace.end_ns)
 
-    def _add(self, cause: str, site: Site | None, ns: float) -> None:
+    def _add(self, cause: str, place: Between | Site | None, ns: float) -> None:
         if ns <= 0:
             return
         self.ns[cause] += ns
-        where = self.where(site)
+        where = self.where(place)
         self.lines[cause][where] = self.lines[cause].get(where, 0.0) + ns
 
-    def _lines_before(self) -> dict[str, str]:
-        """For each line that pushed operations: the line of the push or wait before, on its thread,
-        from which most time passed until the push."""
-        passed: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        for events in events_of(self.trace).values():
-            for last, event in pairwise(events):
-                if event.site is not None and last.site is not None:
-                    gap_ns = event.begin_ns - last.end_ns
-                    passed[self.where(event.site)][self.where(last.site)] += gap_ns
-        return {where: max(lines, key=lines.__getitem__) for where, lines in passed.items()}
-
-    def _part(self, cause: str, saves: Prediction, wall_ns: int) -> Part:
-        most = sorted(self.lines[cause].items(), key=lambda line: -line[1])[:3]
-        if cause == "issuing":
-            before = self._lines_before()
-            most = [(_between(before.get(where, where), where), ns) for where, ns in most]
-        sentence = ""
-        if cause in _ADVICE:
+    def _part(self, cause: str, saves: Prediction, error_ns: float, wall_ns: int) -> Part:
+        lines = tuple(sorted(self.lines[cause].items(), key=lambda line: -line[1])[:3])
+        part = Part(cause, self.ns[cause], lines, saves, error_ns, "")
+        sentence = "no saving is sure"
+        if cause == "program":
+            sentence = "the program's own code ran; no operation was issued"
+        elif part.gain_ns:
             share = 100 * saves.ns / (wall_ns or 1)
             sentence = f"the replay takes {saves} ({share:.0f} %) less {_ADVICE[cause]}"
-            if cause == "contention":
-                sentence += f"; {self.sure}"
-        return Part(cause, self.ns[cause], tuple(most), saves, sentence)
+        if cause == "contention":
+            sentence += f"; an estimate: {self.sure}"
+        return replace(part, sentence=sentence)
 
 
-def _within(pauses: Sequence[Pause], begin: int, end: int) -> Iterator[tuple[Pause, int, int]]:
-    """Those of `pauses`, which are in order and do not overlap, that lie in a time, each with the
-    part of it that does."""
-    first = bisect_right(pauses, begin, key=attrgetter("end_ns"))
-    for pause in pauses[first : bisect_left(pauses, end, key=attrgetter("begin_ns"))]:
-        yield pause, max(begin, pause.begin_ns), min(end, pause.end_ns)
-
-
-def _between(before: str, where: str) -> str:
-    """A line with the one before, if that is another."""
-    return where if before == where else f"between {before.partition(': ')[0]} and {where}"
+def _describe(place: Between | Site | None) -> str:
+    return str(place) if isinstance(place, Between) else callsite.describe(place)
 
 
 class _Rates:

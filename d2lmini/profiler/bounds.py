@@ -2,18 +2,20 @@
 
 `without(cause)` changes what the cause consists of and nothing else: leaves out the waits, lets
 copies take no time, and so on. The replay of the trace under these conditions (`replay.Recording`)
-says what the removal saves.
+says what the removal saves; not more than down to `least_ns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median
 
-from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.cpu_time import Intervals, OffCpu, Span
 from d2lmini.profiler.idle_attribution import UNKNOWN_US, IdleAttribution, WorkerGroup
 from d2lmini.profiler.replay import Conditions
+from d2lmini.profiler.schedule_bounds import count_callers
 
 
 def without(
@@ -31,11 +33,12 @@ def without(
         for number, parts in off_cpu.items():
             run_ns[number - 1] -= getattr(parts, cause)
         pauses = recorded.pauses and (cause != "gc" or not trace.cpu.pauses)
-        changed = replace(recorded, run_ns=run_ns, pauses=pauses)
+        changed = replace(recorded, run_ns=run_ns, pauses=pauses, lost=_spans(blame, {cause}))
     elif cause == "waits" and trace.waits:
         changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
     elif cause == "issuing":
-        changed = replace(recorded, issuing=0)
+        kept = _spans(blame, {"program", *OffCpu._fields} - {"gc"})
+        changed = replace(recorded, issuing=0, kept=kept)
     elif cause == "dependency":
         changed = replace(recorded, order=False)
     elif cause == "transfer":
@@ -53,6 +56,40 @@ def without(
                 n = len(group.slots) + blame.spare(group)
                 changed = replace(changed, workers={**changed.workers, "cpu": n})
     return None if changed == recorded else changed
+
+
+def _spans(blame: IdleAttribution, causes: Container[str]) -> tuple[Span, ...]:
+    """The times of the program's threads, and of workers between operations, with these causes."""
+    found = [
+        Span(thread, segment.begin_ns, segment.end_ns, segment.cause)
+        for thread, own in blame.own.items()
+        for segment in own
+    ]
+    found += [span for span in blame.trace.cpu.spans if span.thread not in blame.own]
+    return tuple(span for span in found if span.cause in causes)
+
+
+def least_ns(blame: IdleAttribution, conditions: Conditions) -> float:
+    """What no run under these conditions beats: the work of a place on all that compute there, and
+    the longest chain of operations."""
+    trace = blame.trace
+    work: Counter[str] = Counter()
+    chain = [0.0] * (len(trace.operations) + 1)
+    able = Counter(conditions.workers)
+    able["cpu"] += count_callers(trace)
+    for operation, place, run_ns, (needs, room) in zip(
+        trace.operations, conditions.places, conditions.run_ns, trace.order
+    ):
+        whole = alone = run_ns
+        if operation.number in trace.shared and operation.run_ns:
+            split = trace.shared[operation.number]
+            scale = run_ns / operation.run_ns
+            whole += scale * (split.work_ns - split.ns)
+            alone += scale * (split.work_ns / able[place] - split.ns)
+        work[place] += whole  # type: ignore[assignment]
+        before = needs + room if conditions.order else ()
+        chain[operation.number] = alone + max((chain[k] for k in before), default=0.0)
+    return max([*chain, *(ns / max(1, able[place]) for place, ns in work.items())])
 
 
 def _spread_evenly(group: WorkerGroup, recorded: Conditions) -> Conditions:
@@ -92,58 +129,41 @@ def _speeds(group: WorkerGroup) -> dict[tuple[str, str], float]:
 
 
 def alone(blame: IdleAttribution, off_cpu: Mapping[int, OffCpu]) -> tuple[list[float], str]:
-    """The duration of each operation without contention, in ns, and the quality of that estimate.
-    Time off the CPU is left out throughout.
+    """The duration of each operation without contention, in ns, and how many are known. Time off
+    the CPU is left out throughout.
 
     Operations are equal if they have the same name, place and predicted time. The duration is the
-    median of the equal operations that ran alone, if there are three; else the shortest of five or
-    more. An operation that ran alone, and one without equals, keeps its own duration. A large
-    operation that the workers of its place share when alone may take as many times longer when they
-    have other work.
+    median of the equal operations that ran alone, if there are three. Another operation can have
+    lost no more than the time in which it ran beside others; if there are not three, nothing. A
+    large operation that the workers of its place share when alone may take as many times longer
+    when they have other work.
     """
     found: list[float] = [
         e.run_ns - (off_cpu[e.number].ns if e.number in off_cpu else 0)
         for e in blame.trace.operations
     ]
-    ran = sorted(
-        (e for g in blame.groups for e in g.operations), key=lambda operation: operation.began_ns
-    )
-    beside: set[int] = set()
-    latest = None
-    for operation in ran:
-        if latest is not None and latest.ended_ns > operation.began_ns:
-            beside.update((latest.number, operation.number))
-        if latest is None or operation.ended_ns > latest.ended_ns:
-            latest = operation
+    ran = [operation for group in blame.groups for operation in group.operations]
+    together = Intervals((e.began_ns, e.ended_ns, 1.0) for e in ran)
+    beside = {e.number: together.within(e.began_ns, e.ended_ns) - e.run_ns for e in ran}
     equal: dict[tuple[str, str, float], list[int]] = {}
-    for operation in ran:
-        if operation.predicted_us < UNKNOWN_US:
-            key = (operation.name, blame.places[operation.number - 1], operation.predicted_us)
-            equal.setdefault(key, []).append(operation.number)
-    known = shortest = 0
-    base: float
+    for e in ran:
+        if e.predicted_us < UNKNOWN_US:
+            key = (e.name, blame.places[e.number - 1], e.predicted_us)
+            equal.setdefault(key, []).append(e.number)
+    known = 0
     for numbers in equal.values():
-        by_itself = [found[k - 1] for k in numbers if k not in beside]
-        if len(by_itself) >= 3:
-            base = median(by_itself)
-            known += len(numbers)
-        elif len(numbers) >= 5:
-            base = min(found[k - 1] for k in numbers)
-            shortest += len(numbers)
-        else:
+        by_itself = [found[k - 1] for k in numbers if beside[k] < 1]
+        if len(by_itself) < 3:
             continue
+        known += len(numbers)
+        base = median(by_itself)
         operation = blame.trace.operations[numbers[0] - 1]
         if blame.is_cut(operation):
             base *= blame.slots_at(operation)
         for k in numbers:
-            if k in beside:
-                found[k - 1] = min(found[k - 1], base)
-    sure = (
-        f"an estimate: {known} of {len(ran)} operations have equals that ran alone, {shortest} are "
-        "measured by the shortest of their equals (too much, if times vary by themselves), of the "
-        "others nothing is known"
-    )
-    return found, sure
+            if found[k - 1] > base:
+                found[k - 1] = max(base, found[k - 1] - max(0.0, beside[k]))
+    return found, f"{known} of {len(ran)} operations have equals that ran alone"
 
 
 def time_saved_by(group: WorkerGroup, spare: int) -> dict[int, float]:

@@ -114,6 +114,7 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
         facts[name] = [
             [*fields, sites.save(site), sites.text(site)] for *fields, site in records(trace)
         ]
+    facts["spans"] = trace.cpu.spans
     roles: dict[str, list[int]] = facts.setdefault("roles", {})
     for serial, role in trace.roles.items():
         roles.setdefault(role, []).append(serial)

@@ -134,9 +134,20 @@ WAIT: Columns = {
     "pushed": ("pushed", COUNT), "call": ("call", TEXT), "instead": ("instead", MAYBE_TEXT),
 }  # fmt: skip
 
+#: More than any operation takes.
+_ALL_NS = 1 << 60
+
+
+def _cpu_time(ns: int, delayed_ns: int | None, pushed: bool, *asleep: int) -> CpuTime:
+    """An older file does not tell why a thread slept: only functions of the program can block."""
+    known = pushed and delayed_ns is not None
+    return CpuTime(ns, delayed_ns, pushed, *(asleep or (0, _ALL_NS if known else 0)))
+
+
+_SPENT = [int, (None, int), bool]
 #: What only some operations have: name -> where the trace keeps it by number, form, type.
 BY_NUMBER: dict[str, tuple[Callable[[Any], dict[int, Any]], Any, Callable[..., Any]]] = {
-    "cpu": (lambda trace: trace.cpu.times, [int, (None, int), bool], CpuTime),
+    "cpu": (lambda trace: trace.cpu.times, (_SPENT, [*_SPENT, int, int]), _cpu_time),
     "split": (lambda trace: trace.shared, [is_few, int, int, bool], SplitRecord),
     "joined": (lambda trace: trace._joined, [is_whole], lambda *serials: serials),
 }
@@ -161,7 +172,7 @@ FORMS: dict[str, Any] = {
     **{key: kind.form for key, (_, kind) in {**OPERATION, **NOT_RUN, **PLACED, **WAIT}.items()},
     **{key: form for key, (_, form, _) in BY_NUMBER.items()},
     **{key: [[*forms, *_OF_SITE]] for key, (_, forms, _) in OUTSIDE.items()},
-    **FACTS, "roles": {str: [is_whole]},
+    **FACTS, "roles": {str: [is_whole]}, "spans": [[str, is_whole, is_whole, str]],
     "name": str, "ph": str, "args": dict, "ts": is_time, "dur": lambda us: is_time(us) and us >= 0,
     "tid": int, "issued at": str, "at": str, "site": _OF_SITE[0], "FLOPs": REAL.form, "by": int,
     "failure": str, "pushed us": is_time,

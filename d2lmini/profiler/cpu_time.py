@@ -1,16 +1,19 @@
-"""CPU time of operations: how long an operation computed, and why it did not compute meanwhile.
+"""What threads did while they did not compute: the evidence for causes of lost time.
 
-A trace reads the CPU clock of the thread at the start and the end of each operation that a worker
-runs. On Linux it also reads how long the thread was ready to run but had no core, if the operation
-is expected to take 0.1 ms or more. The rest of the operation's duration is *off the CPU*:
+A trace *reads* what a thread has used so far (`engine.thread_clock`) where the thread goes from one
+activity to the next: operations, waits, and the program's own code between. That takes 4 us, so it
+reads where a long operation begins or ends, else every two milliseconds. Short activities are asked
+in sum, and share the answer by their durations. Their time, less the CPU time, was *off the CPU*:
 
-preempted   other threads or programs had the cores; known on Linux only
+preempted   the thread had no core, as the kernel counts: other threads or programs had the cores
 gc          Python's garbage collector ran, which stops all Python code of the process
-gil         the thread waited for Python's global interpreter lock. Operations of the library
-            neither sleep nor read files, so the rest of their time is this. For a function that
-            the program pushed, it is at most the CPU time of other Python code meanwhile
-blocked     what is left. A pushed function slept, read a file, or waited for a lock. The cause is
-            not known of operations shorter than 0.1 ms, and where the system is silent
+gil         the thread waited for Python's global interpreter lock. It does no longer than others
+            run Python meanwhile. And it wakes up at least every 5 ms and then once more to take the
+            lock, so that it cannot sleep for long at a time
+blocked     the thread slept, and could not wait for the interpreter lock: `time.sleep`, a file, a
+            lock. Only functions that the program pushed, and its own code; operations of the
+            library do none of this
+unexplained what is left: the kernel does not say, or either may be
 
 >>> import time
 >>> from d2lmini import engine, profile
@@ -19,20 +22,22 @@ blocked     what is left. A pushed function slept, read a file, or waited for a 
 >>> parts = trace.off_cpu()[1]
 >>> parts.blocked > 5e6, parts.gil
 (True, 0)
+
+An operation on a device of a given rate sleeps until the time of the device has passed: work.
 """
 
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
-from d2lmini.engine.thread_clock import delay_of
+from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, read
 from d2lmini.profiler.threads import this_thread
 
 if TYPE_CHECKING:
@@ -40,22 +45,27 @@ if TYPE_CHECKING:
 
 #: Pauses shorter than this are too many to keep.
 _SHORTEST_PAUSE_NS = 50_000
-
-#: Operations expected to take this long or longer are asked for preemption, which costs 1.5 us.
-LONG_US = 100.0
+#: A reading at least so often; and where an operation begins or ends that is expected to take
+#: `LONG_US`, unless the last reading is recent.
+_OFTEN_NS = 2_000_000
+_RECENT_NS = 100_000
+LONG_US = 1000.0
 
 
 class CpuTime(NamedTuple):
     """What a thread spent on an operation.
 
-    ns          CPU time
+    ns          CPU time, or the time of the device if that has a given rate
     delayed_ns  the thread was ready to run, and had no core; None if this is not known
     pushed      a function that the program pushed, rather than an operation of the library
+    gil_ns, blocked_ns    as in the module
     """
 
     ns: int
     delayed_ns: int | None
     pushed: bool
+    gil_ns: int = 0
+    blocked_ns: int = 0
 
 
 class Pause(NamedTuple):
@@ -67,6 +77,15 @@ class Pause(NamedTuple):
     site: Site | None
 
 
+class Span(NamedTuple):
+    """A time in which a thread had no operation and did not compute, for `cause`."""
+
+    thread: str
+    begin_ns: int
+    end_ns: int
+    cause: str
+
+
 class OffCpu(NamedTuple):
     """The parts of an operation's duration that were not spent on computing it, in ns; see the
     module."""
@@ -75,6 +94,7 @@ class OffCpu(NamedTuple):
     gc: int = 0
     gil: int = 0
     blocked: int = 0
+    unexplained: int = 0
 
     @property
     def ns(self) -> int:
@@ -82,32 +102,77 @@ class OffCpu(NamedTuple):
         return sum(self)
 
 
+class ThreadReadings:
+    """The readings of a thread, each with its time."""
+
+    __slots__ = ("due_ns", "name", "number", "readings", "works")
+
+    def __init__(self) -> None:
+        self.readings: list[tuple[int, Reading]] = []
+        self.due_ns = 0  # the time of the next reading
+        self.works = False  # as a worker of the engine
+        self.name = this_thread()
+        self.number = threading.get_native_id()
+
+
 class CpuTimes:
     """Reads the clocks of threads for a trace.
 
     times   operation number -> CpuTime
+    spans   when threads did not compute: of the program's own time, between operations of workers
     pauses  those of the garbage collector, in order
+    pushed  numbers of operations that are functions of the program
+    device_ns   operation number -> its time on a device of a given rate
     """
 
     def __init__(self) -> None:
         self.times: dict[int, CpuTime] = {}
+        self.spans: list[Span] = []
         self.pauses: list[Pause] = []
-        #: number, whether the program pushed it, clocks at the start, at the end
-        self.readings: list[tuple[int, bool, tuple[int, bytes], tuple[int, bytes]]] = []
+        self.pushed: set[int] = set()
+        self.device_ns: dict[int, int] = {}
+        self._threads: list[ThreadReadings] = []
+        self._local: Any = threading.local()
+        self._counts: dict[int, bytes] = {}
         self._collects_since = 0
 
     def begin(self) -> None:
         """Listen to the garbage collector."""
+        self._counts = counts_of_threads()
         gc.callbacks.append(self._collect)
 
-    def finish(self) -> None:
-        """Stop listening; compute `times`."""
+    def note(self, now_ns: int, long: bool = False) -> ThreadReadings:
+        """This thread begins or ends an operation, or one that is `long`, or a wait: read, if it is
+        time."""
+        try:
+            mine: ThreadReadings = self._local.mine
+        except AttributeError:
+            mine = self._local.mine = ThreadReadings()
+            self._threads.append(mine)
+        if now_ns >= mine.due_ns or (long and now_ns >= mine.due_ns - _OFTEN_NS + _RECENT_NS):
+            mine.due_ns = now_ns + _OFTEN_NS
+            mine.readings.append((now_ns, read()))
+        return mine
+
+    def finish(self, begin_ns: int, end_ns: int) -> tuple[list[ThreadReadings], int]:
+        """Stop listening; the threads, with readings at the begin and the end of the trace, and how
+        long all threads of the process together had no core."""
         if self._collect in gc.callbacks:
             gc.callbacks.remove(self._collect)
-        for number, pushed, (began_ns, before), (ended_ns, after) in self.readings:
-            delayed_ns = delay_of(after) - delay_of(before) if before else None
-            self.times[number] = CpuTime(ended_ns - began_ns, delayed_ns, pushed)
-        self.readings.clear()
+        threads, self._threads, self._local = self._threads, [], threading.local()
+        begun, ended = self._counts, counts_of_threads()
+        for thread in threads:
+            (_, first), (_, last) = thread.readings[0], thread.readings[-1]
+            if first.counts:
+                counts = begun.get(thread.number, b"0 0 0")
+                thread.readings.insert(0, (begin_ns, _asleep_since(counts, first)))
+            if thread.number == threading.get_native_id():
+                last = read()
+            elif last.counts and thread.number in ended:
+                last = _asleep_since(ended[thread.number], last)
+            thread.readings.append((end_ns, last))
+        delayed_ns = sum(delay_of(ended[k]) - delay_of(begun.get(k, b"0 0 0")) for k in ended)
+        return threads, delayed_ns
 
     def _collect(self, phase: str, info: dict[str, Any]) -> None:
         now = time.perf_counter_ns()
@@ -118,36 +183,30 @@ class CpuTimes:
             self.pauses.append(pause)
 
 
+def _asleep_since(counts: bytes, reading: Reading) -> Reading:
+    """The reading of another thread that was idle when the kernel counted."""
+    return Reading(int(counts.split()[0]), counts, reading.sleeps)
+
+
 def split_off_cpu(
-    operations: Sequence[Operation], times: dict[int, CpuTime], pauses: Iterable[Pause]
+    operations: Iterable[Operation], times: Mapping[int, CpuTime], pauses: Iterable[Pause]
 ) -> dict[int, OffCpu]:
-    """The parts off the CPU of each operation whose CPU time is known. Each rank of a merged trace
-    has a lock of its own."""
+    """The parts off the CPU of each operation whose CPU time is known."""
     collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
-    ranks: dict[int, list[Operation]] = defaultdict(list)
+    parts = {}
     for operation in operations:
         if operation.run_ns and operation.number in times:
-            ranks[getattr(operation, "rank", -1)].append(operation)
-    parts = {}
-    for own in ranks.values():
-        python = Intervals(
-            (operation.began_ns, operation.ended_ns, times[operation.number].ns / operation.run_ns)
-            for operation in own
-            if times[operation.number].pushed
-        )
-        for operation in own:
-            time_of = times[operation.number]
-            begin, end = operation.began_ns, operation.ended_ns
-            off_ns = max(0, operation.run_ns - time_of.ns)
-            preempted = min(off_ns, time_of.delayed_ns or 0)
+            spent = times[operation.number]
+            off_ns = max(0, operation.run_ns - spent.ns)
+            preempted = min(off_ns, spent.delayed_ns or 0)
             left_ns = off_ns - preempted
-            collected = min(left_ns, int(collections.within(begin, end)))
-            gil = left_ns = left_ns - collected
-            if time_of.pushed:
-                gil = min(left_ns, max(0, int(python.within(begin, end)) - time_of.ns))
-            elif time_of.delayed_ns is None:
-                gil = 0
-            parts[operation.number] = OffCpu(preempted, collected, gil, left_ns - gil)
+            within_ns = int(collections.within(operation.began_ns, operation.ended_ns))
+            collected = min(left_ns, within_ns)
+            left_ns -= collected
+            gil = min(left_ns, spent.gil_ns)
+            blocked = min(left_ns - gil, spent.blocked_ns)
+            left_ns -= gil + blocked
+            parts[operation.number] = OffCpu(preempted, collected, gil, blocked, left_ns)
     return parts
 
 

@@ -3,11 +3,11 @@
 The workers of a place are *slots*: the CPU's, or those of a GPU. While a slot is idle, something
 delays the operation X that starts there next. Backward in time from the start of X:
 
-    X was ready and not started           hand-over: "issuing"; a longer one while the program waits
-                                          and leaves the interpreter free: "contention"
+    X was ready and not started           hand-over: "preempted" while its worker had no core, then
+                                          "issuing"; a longer one, unless the program issues
+                                          meanwhile, is "unexplained"
     X could have run but was not ready    the engine's own time: "unexplained"
-    X could have run but was not pushed   "waits" while the thread that pushed X waited, "issuing"
-                                          at other times
+    X could have run but was not pushed   what the thread that pushed X did: see `own_time`
     X's last dependency ran               a copy: "transfer"; on another device that had been busy
                                           since before the slot was idle: "imbalance"; else
                                           "dependency"
@@ -25,16 +25,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from d2lmini.callsite import Site
+from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.own_time import Between, Segment, cut, lost_times, own_times
 from d2lmini.profiler.records import Operation
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
-#: A longer hand-over, while no thread issues operations, counts as contention.
+#: A longer hand-over is not explained by the work of handing over.
 _HAND_OVER_NS = 1_000_000
 #: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
 _BREATH_NS = 100_000
@@ -45,9 +47,7 @@ UNKNOWN_US = 1e8
 
 
 _began_ns = attrgetter("began_ns")
-
-#: An idle time of a slot: (cause, line responsible, from, to).
-Segment = tuple[str, Site | None, int, int]
+_begin_ns = attrgetter("begin_ns")
 
 
 class WorkerSlot:
@@ -141,13 +141,11 @@ class IdleAttribution:
             if own:
                 self.groups.append(WorkerGroup(name, own, trace.workers))
         self.group_of = {operation.number: g for g in self.groups for operation in g.operations}
-        self._waits: dict[str, list[tuple[int, int, Site | None]]] = {}
-        for wait in sorted(trace.waits, key=lambda wait: wait.begin_ns):
-            spans = self._waits.setdefault(wait.thread, [])
-            begin_ns = max(wait.begin_ns, spans[-1][1]) if spans else wait.begin_ns
-            if begin_ns < wait.end_ns:
-                spans.append((begin_ns, wait.end_ns, wait.site))
+        self.own = own_times(trace)
+        self._lost = lost_times(trace)
+        self.off_cpu = trace.off_cpu()
         self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
+        self._queued_until: dict[int, int] = {}  # per operation: end of the one before on its slot
         for group in self.groups:
             for slot in group.slots:
                 self._follow(slot)
@@ -159,6 +157,7 @@ class IdleAttribution:
         for run in slot.runs:
             since_ns = run.began_ns
             if before is not None:
+                self._queued_until[run.number] = before.ended_ns
                 breath_ns = max(_BREATH_NS, min(before.run_ns, run.run_ns) // 4)
                 if run.began_ns - before.ended_ns <= breath_ns:
                     since_ns = self._busy_since[before.number]
@@ -229,7 +228,8 @@ class IdleAttribution:
             self._attribute_queueing(operation, gap, ready_ns, now)
             now = ready_ns
         if pushed_ns < now:
-            gap.add("unexplained", operation.site, pushed_ns, now)
+            thread = "" if before is None else before.worker
+            self._add_late(thread, gap, Segment("unexplained", operation.site, pushed_ns, now))
             now = pushed_ns
         if enabled_ns < now:
             if gap.low < now:
@@ -244,29 +244,37 @@ class IdleAttribution:
         self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
     ) -> None:
         """`operation` was ready and had not started."""
+        site, other = operation.site, self.group_of.get(operation.number)
         if operation.is_copy:
-            gap.add("transfer", operation.site, begin_ns, end_ns)
-        elif (other := self.group_of.get(operation.number)) is not gap.group:
+            self._add_late(operation.worker, gap, Segment("transfer", site, begin_ns, end_ns))
+            return
+        # Where it ran, others were before it until then.
+        free_ns = min(max(begin_ns, self._queued_until.get(operation.number, 0)), end_ns)
+        if other is not gap.group:
             few = other is not None and self.spare(other) > 0
-            gap.add("workers" if few else "dependency", operation.site, begin_ns, end_ns)
+            gap.add("workers" if few else "dependency", site, begin_ns, free_ns)
         elif self.places[operation.number - 1] != gap.slot.place:
-            gap.add("imbalance", operation.site, begin_ns, end_ns)
+            gap.add("imbalance", site, begin_ns, free_ns)
         else:
-            self._attribute_handover(operation, gap, begin_ns, end_ns)
+            free_ns = begin_ns
+        self._attribute_handover(operation, gap, free_ns, end_ns)
 
     def _attribute_handover(
         self, operation: Operation, gap: _Gap, begin_ns: int, end_ns: int
     ) -> None:
-        """A worker was free but late: the program or other threads held the interpreter lock."""
-        late_ns = begin_ns + _HAND_OVER_NS
-        if end_ns > late_ns:
-            for cause, site, begin, end in self.front(
-                operation.thread, operation.site, late_ns, end_ns
-            ):
-                if cause == "waits":
-                    cause, site = "contention", operation.site
-                gap.add(cause, site, begin, end)
-        gap.add("issuing", operation.site, begin_ns, min(late_ns, end_ns))
+        """A worker was free but late: it had no core, or others held the interpreter lock."""
+        usual_ns = min(begin_ns + _HAND_OVER_NS, end_ns)
+        usual = Segment("issuing", operation.site, begin_ns, usual_ns)
+        self._add_late(operation.worker, gap, usual)
+        for segment in self.front(operation.thread, operation.site, usual_ns, end_ns):
+            if segment.cause != "issuing":
+                segment = segment._replace(cause="unexplained")
+            self._add_late(operation.worker, gap, segment)
+
+    def _add_late(self, worker: str, gap: _Gap, segment: Segment) -> None:
+        """The time is that of a worker, which may have had no core."""
+        for part in cut(self._lost.get(worker, []), segment):
+            gap.add(*part)
 
     def _running(self, operation: Operation, gap: _Gap, now: int) -> int:
         """Walk back to the start of `operation`, which ran while its successors had to wait."""
@@ -286,7 +294,14 @@ class IdleAttribution:
         else:
             alone = self.begin_ns < gap.free_ns and since_ns < gap.free_ns
             cause = "imbalance" if alone else "dependency"
-        gap.add(cause, operation.site, began_ns, now)
+        off_ns = self.off_cpu.get(operation.number, OffCpu())
+        end_ns = now
+        for held, ns in ("preempted", off_ns.preempted), ("gc", off_ns.gc):
+            if ns and operation.run_ns:
+                begin_ns = end_ns - ns * (now - began_ns) // operation.run_ns
+                gap.add(held, operation.site, begin_ns, end_ns)
+                end_ns = begin_ns
+        gap.add(cause, operation.site, began_ns, end_ns)
         return began_ns
 
     def is_cut(self, operation: Operation) -> bool:
@@ -296,21 +311,16 @@ class IdleAttribution:
     def front(
         self, thread: str, site: Site | None, begin_ns: int, end_ns: int
     ) -> Iterator[Segment]:
-        """A thread of the program, backward: its waits, and "issuing" at `site` between waits."""
-        waits = self._waits.get(thread, [])
-        k = bisect_right(waits, end_ns, key=itemgetter(0)) - 1
-        while k >= 0 and begin_ns < end_ns and waits[k][1] > begin_ns:
-            begin, end, where = waits[k]
-            end = min(end, end_ns)
-            if end < end_ns:
-                yield "issuing", site, end, end_ns
-            begin = max(begin, begin_ns)
-            if begin < end:
-                yield "waits", where, begin, end
-            end_ns = begin
-            k -= 1
-        if begin_ns < end_ns:
-            yield "issuing", site, begin_ns, end_ns
+        """What a thread did meanwhile. One that is an operation itself issued at `site`."""
+        own = self.own.get(thread)
+        if own is None:
+            own = [Segment("issuing", site, begin_ns, end_ns)]
+        for k in range(max(0, bisect_right(own, begin_ns, key=_begin_ns) - 1), len(own)):
+            cause, place, begin, end = own[k]
+            if begin >= end_ns:
+                return
+            if end > begin_ns:
+                yield Segment(cause, place, max(begin, begin_ns), min(end, end_ns))
 
     def slots_at(self, operation: Operation) -> int:
         """Number of workers at the place of `operation`."""
@@ -333,9 +343,9 @@ class _Gap:
         self.free_ns = self.low = free_ns
         self.found = found
 
-    def add(self, cause: str, site: Site | None, begin_ns: int, end_ns: int) -> None:
+    def add(self, cause: str, place: Between | Site | None, begin_ns: int, end_ns: int) -> None:
         """The slot was idle for `cause`; times before `low` are explained already."""
         if begin_ns < self.low:
             begin_ns = self.low
         if begin_ns < end_ns:
-            self.found.append((cause, site, begin_ns, end_ns))
+            self.found.append(Segment(cause, place, begin_ns, end_ns))

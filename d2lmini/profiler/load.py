@@ -24,6 +24,7 @@ from d2lmini.base import MXNetError
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import FORMS, REAL, Columns, Sites, check, context_of
+from d2lmini.profiler.cpu_time import Span
 from d2lmini.profiler.records import Operation, PlacedOperation, Wait
 from d2lmini.profiler.tracing import Trace
 
@@ -158,6 +159,7 @@ class _OwnReader:
             records(trace).extend(
                 kind(*fields, sites.load(saved, text)) for *fields, saved, text in facts[name]
             )
+        trace.cpu.spans += [Span(*span) for span in facts.get("spans", ())]
         for role, serials in facts["roles"].items():
             trace.roles.update(dict.fromkeys(serials, role))
         self.sites, self.change_sites = Sites(), Sites()  # their code objects are numbered apart

@@ -30,6 +30,7 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.engine.worker_pools import WIRE
 from d2lmini.profiler.columns import BY_NUMBER, context_of
+from d2lmini.profiler.cpu_time import Span
 from d2lmini.profiler.load import load
 from d2lmini.profiler.records import Operation, PlacedOperation
 from d2lmini.profiler.tracing import Trace
@@ -171,6 +172,10 @@ class _Part:
                     thread=self._name(wait.thread), begin_ns=begin_ns, end_ns=end_ns,
                 )
             )  # fmt: skip
+        merged.cpu.spans += [
+            Span(self._name(thread), begin_ns + shift, end_ns + shift, cause)
+            for thread, begin_ns, end_ns, cause in own.cpu.spans
+        ]
         for change in own.memory:
             merged.memory.append(
                 change._replace(

@@ -38,15 +38,15 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
 from d2lmini.profiler import rates
-from d2lmini.profiler.cpu_time import Intervals
+from d2lmini.profiler.cpu_time import Intervals, Pause, Span
 from d2lmini.profiler.program import PAUSE
 from d2lmini.profiler.records import Operation, Wait
 
@@ -89,6 +89,8 @@ class Conditions:
                 workers take; 0: no time
     order       False: no operation comes after another
     pauses      False: the garbage collector takes no time of the program
+    lost        times of threads that are left out
+    kept        times of threads of which `issuing` is not true
     usual       True: no hand-over takes longer than the median of those recorded
     """
 
@@ -100,6 +102,8 @@ class Conditions:
     issuing: float = 1
     order: bool = True
     pauses: bool = True
+    lost: tuple[Span, ...] = ()
+    kept: tuple[Span, ...] = ()
     usual: bool = False
 
 
@@ -151,7 +155,8 @@ class Recording:
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        key = conditions.dropped, conditions.pauses, conditions.issuing
+        c = conditions
+        key = c.dropped, c.pauses, c.issuing, c.lost, c.kept
         if key not in self._steps:
             self._steps[key] = steps_of(self.trace, *key)
         workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
@@ -167,14 +172,19 @@ class Recording:
     def _jobs(self, conditions: Conditions) -> list[SimulatedTask]:
         """The operations as jobs."""
         jobs: list[SimulatedTask] = []
+        lost, kept = _by_thread(conditions.lost), _by_thread(conditions.kept)
         for i, old in enumerate(self.trace.operations):
-            hand_over = self._hand_over_ns[i]
+            taken = self._hand_over_ns[i]
             if conditions.usual and not old.inline:
-                hand_over = min(hand_over, self._usual_ns)
+                taken = min(taken, self._usual_ns)
+            span = old.began_ns - taken, old.began_ns
+            kept_ns = kept[old.worker].within(*span)
+            ns = taken - kept_ns - lost[old.worker].within(*span)
+            hand_over = round(ns * conditions.issuing + kept_ns)
             run_ns = conditions.run_ns[i]
             job = SimulatedTask(
-                old.number, conditions.places[i], run_ns, round(hand_over * conditions.issuing),
-                conditions.priorities[i], old.inline,
+                old.number, conditions.places[i], run_ns, hand_over, conditions.priorities[i],
+                old.inline,
             )  # fmt: skip
             if self._weights is not None:
                 job.weight = self._weights[i]
@@ -322,9 +332,18 @@ def _is_at(wait: Wait, where: str, at: Any) -> bool:
 # -- inputs of the simulation ----------------------------------------------------------------------
 
 
+class _OwnTime(NamedTuple):
+    """A thread's own time before a step, and how much of it is left out, and is not issuing."""
+
+    ns: float = 0
+    lost: float = 0
+    kept: float = 0
+
+
 def steps_of(
-    trace: Trace, dropped: Collection[int] = (), pauses: bool = True, issuing: float = 1
-) -> dict[str, list[ProgramStep]]:
+    trace: Trace, dropped: Collection[int] = (), pauses: bool = True, issuing: float = 1,
+    lost: Sequence[Span] = (), kept: Sequence[Span] = (),
+) -> dict[str, list[ProgramStep]]:  # fmt: skip
     """The steps of each thread of the program, by name, without the operations that others issued;
     the other arguments are `Conditions`.
 
@@ -340,58 +359,65 @@ def steps_of(
     started: dict[int, list[str]] = defaultdict(list)  # after which event of the first thread
     for name, events in threads.items():
         started[bisect_right(over, events[0].begin_ns) - 1].append(name)
-    collector: dict[str, Intervals] = {
-        name: Intervals((p.begin_ns, p.end_ns, 1.0) for p in trace.cpu.pauses if p.thread == name)
-        for name in {pause.thread for pause in trace.cpu.pauses}
-    }
+    collected = trace.cpu.pauses
+    parts = _by_thread([*lost, *(() if pauses else collected)]), _by_thread([*kept, *collected])
 
-    def paused_ns(name: str, begin_ns: int, end_ns: int) -> int:
-        """How long the collector kept a thread from its own work."""
-        return round(collector[name].within(begin_ns, end_ns)) if name in collector else 0
+    def add(own: _OwnTime, name: str, begin_ns: int, end_ns: int) -> _OwnTime:
+        within = (part[name].within(begin_ns, end_ns) for part in parts)
+        return _OwnTime(*map(sum, zip(own, (end_ns - begin_ns, *within), strict=True)))
 
-    def length_of(own: int, paused: int) -> int:
-        return round((own - paused) * issuing) + (paused if pauses else 0)
+    def length_of(own: _OwnTime) -> int:
+        return max(0, round(own.ns - own.lost + (issuing - 1) * (own.ns - own.kept)))
 
     def walk(
-        name: str, events: Sequence[ThreadEvent], own: int, paused: int, base_ns: int
-    ) -> Iterator[tuple[ProgramStep | None, int, int]]:
-        """For each event of a thread its step, if it is one, and the own time since the last
-        step, pauses included, and the pauses; the time before the first counts from `base_ns`."""
+        name: str, events: Sequence[ThreadEvent], own: _OwnTime, base_ns: int
+    ) -> Iterator[tuple[ProgramStep | None, _OwnTime]]:
+        """For each event of a thread its step, if it is one, and the own time since the last step;
+        the time before the first counts from `base_ns`."""
         for i, event in enumerate(events):
             gap_ns = event.gap_ns if i else max(0, event.begin_ns - base_ns)
             if gap_ns:
-                own += gap_ns
-                paused += paused_ns(name, event.begin_ns - gap_ns, event.begin_ns)
+                own = add(own, name, event.begin_ns - gap_ns, event.begin_ns)
             step = None
             if event.operation is not None:
-                step = ProgramStep(length_of(own, paused), event.operation.number)
+                step = ProgramStep(length_of(own), event.operation.number)
             elif not (event.pauses or event.at in dropped):
                 jobs, on_ns = graph.awaited[event.at]
-                on_ns = round(on_ns * issuing)
-                step = ProgramStep(length_of(own, paused), 0, jobs, on_ns, event.wait)
+                step = ProgramStep(length_of(own), 0, jobs, round(on_ns * issuing), event.wait)
             if step is not None:
-                own = paused = 0
-            yield step, own, paused
+                own = _OwnTime()
+            yield step, own
 
     found: dict[str, list[ProgramStep]] = {main: []}
-    steps, own, paused = found[main], 0, 0
-    walked = walk(main, mine, 0, 0, trace.begin_ns)
-    for i, (step, own, paused) in enumerate(chain([(None, 0, 0)], walked), start=-1):
+    steps, own = found[main], _OwnTime()
+    walked = chain([(None, own)], walk(main, mine, own, trace.begin_ns))
+    for i, (step, now) in enumerate(walked, start=-1):
+        own = now
         if step is not None:
             steps.append(step)
         for name in started[i]:
             base_ns = over[i] if i >= 0 else trace.begin_ns
-            others = walk(name, threads[name], own, paused, base_ns)
-            found[name] = [step for step, *_ in others if step]
+            found[name] = [step for step, _ in walk(name, threads[name], own, base_ns) if step]
             if steps:
                 steps[-1] = steps[-1]._replace(starts=(*steps[-1].starts, name))
     last_ns = max([trace.begin_ns, *over])
-    own += max(0, trace.left_ns - last_ns)
-    paused += paused_ns(main, last_ns, trace.left_ns)
+    own = add(own, main, last_ns, max(last_ns, trace.left_ns))
     ended = (o.ended_ns for o in trace.operations if o.ended_ns <= trace.end_ns)
     after_ns = max(0, trace.end_ns - max(trace.left_ns, *ended, 0))
-    steps.append(ProgramStep(length_of(own, paused), after=round(after_ns * issuing)))
+    steps.append(ProgramStep(length_of(own), after=round(after_ns * issuing)))
     return found
+
+
+def _by_thread(spans: Iterable[Span | Pause]) -> dict[str, Intervals]:
+    """The times of each thread; where several overlap they count once."""
+    found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+    for span in sorted(spans, key=attrgetter("begin_ns")):
+        own = found[span.thread]
+        begin_ns = max(span.begin_ns, own[-1][1]) if own else span.begin_ns
+        if begin_ns < span.end_ns:
+            own.append((begin_ns, span.end_ns, 1.0))
+    none = Intervals(())
+    return defaultdict(lambda: none, {thread: Intervals(own) for thread, own in found.items()})
 
 
 def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[int]:
