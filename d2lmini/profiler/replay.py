@@ -195,14 +195,14 @@ class Recording:
         jobs: list[SimulatedTask] = []
         lost, kept = _by_thread(conditions.lost), _by_thread(conditions.kept)
         for i, old in enumerate(operations):
-            hand_over: float = taken.get(old.number, usual)
+            hand_over = taken.get(old.number, usual)
             if conditions.usual:
                 hand_over = min(hand_over, usual)
             if old.inline:
                 hand_over = max(0, old.began_ns - old.pushed_ns)
             since_ns = old.began_ns - hand_over
-            kept_ns = kept[old.worker].within(since_ns, old.began_ns)
-            hand_over -= kept_ns + lost[old.worker].within(since_ns, old.began_ns)
+            kept_ns = round(kept[old.worker].within(since_ns, old.began_ns))
+            hand_over -= kept_ns + round(lost[old.worker].within(since_ns, old.began_ns))
             job = SimulatedTask(
                 old.number,
                 conditions.places[i],
