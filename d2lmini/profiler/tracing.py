@@ -491,8 +491,8 @@ def profile(nvtx: bool = False) -> Profile:
     """Record the engine's activity within the scope. The scope waits for an idle engine at its
     start and end; the final wait does not count as the program's, and Ctrl-C skips it. Errors of
     operations are raised at the end, if the scope itself raised none. Within `engine.stepped()`
-    times are those of the virtual clock. Operations of a GPU have the times of the GPU's work, not of the host. `nvtx`
-    adds ranges for NVIDIA's tools, named after operation and line.
+    times are those of the virtual clock. Operations of a GPU have the times of the GPU's work, not
+    of the host. `nvtx` adds ranges for NVIDIA's tools, named after operation and line.
 
     An event costs 1 to 2 us, and a task has six: pushed, ready, started, memory allocated and
     freed, ended; the clocks of its thread cost 2 to 4 us more. While the program pushes and workers

@@ -4,8 +4,9 @@
     python tests/benchmarks/truth.py waits checks     # some of them
     python tests/benchmarks/truth.py --full           # as many programs as the documentation states
 
-Only `what_if` and `compare` are timed, and so depend on what else the machine does. A section is a function that gives rows: a thing that was asked, how often
-the answer was right, and of how many. To add one, write the function and name it in `SECTIONS`.
+Only `what_if` and `compare` are timed, and so depend on what else the machine does. A section is a
+function that gives rows: a thing that was asked, how often the answer was right, and of how many.
+To add one, write the function and name it in `SECTIONS`.
 """
 
 from __future__ import annotations
@@ -234,8 +235,7 @@ def busy(n: int) -> Iterator[None]:
 
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
-    section.__name__: section
-    for section in (waits, checks, causes, replay, what_if, compare)
+    section.__name__: section for section in (waits, checks, causes, replay, what_if, compare)
 }
 
 
