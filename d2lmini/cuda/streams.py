@@ -44,7 +44,7 @@ _NONE: dict[Stream, int] = {}
 _POLL_S, _MAX_POLL_S = 1e-5, 1e-3
 
 # Linux's call for how much a thread's sleeps may be prolonged, in ns; 0 is what it was.
-_prctl: Any = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda *_: None
+_prctl: Any = ctypes.PyDLL(None).prctl if sys.platform == "linux" else lambda *_: None
 _SET_TIMER_SLACK = 29
 
 # CUDA's answers to a query of an event: done, or not yet. Any other answer is an error.
