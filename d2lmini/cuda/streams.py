@@ -30,11 +30,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from d2lmini.cuda import current
 from d2lmini.engine.core import Var, lock
+from d2lmini.scopes import contextmanager
 
 #: The empty set of marks, shared by all StreamOrders without marks.
 _NONE: dict[Stream, int] = {}
@@ -42,24 +43,22 @@ _NONE: dict[Stream, int] = {}
 #: The shortest and the longest interval between two queries of an event.
 _POLL_S, _MAX_POLL_S = 1e-5, 1e-3
 
+# Linux's call for how much a thread's sleeps may be prolonged, in ns; 0 is what it was.
+_prctl: Any = ctypes.PyDLL(None).prctl if sys.platform == "linux" else lambda *_: None
+_SET_TIMER_SLACK = 29
+
 # CUDA's answers to a query of an event: done, or not yet. Any other answer is an error.
 _DONE, _NOT_READY = 0, 600
 
 
-class _Precise(threading.local):
-    """Per thread: sleeps that are not prolonged. Linux adds up to 50 us, unless told otherwise."""
-
-    def __init__(self) -> None:
-        if sys.platform == "linux":
-            set_timer_slack = 29  # PR_SET_TIMERSLACK, in ns
-            ctypes.CDLL(None).prctl(set_timer_slack, 1)
-
-    def sleep(self, seconds: float) -> None:
-        """`time.sleep`."""
-        time.sleep(seconds)
-
-
-_precise = _Precise()
+@contextmanager
+def precise_sleeps() -> Iterator[None]:
+    """A scope in which Linux does not prolong this thread's sleeps, by up to 50 us otherwise."""
+    _prctl(_SET_TIMER_SLACK, 1)
+    try:
+        yield
+    finally:
+        _prctl(_SET_TIMER_SLACK, 0)
 
 
 class StreamMark:
@@ -117,21 +116,21 @@ class StreamMark:
         in between for 10 us, or a thousandth of the time waited; other threads sleep in CUDA's own
         wait. A thread whose current GPU is not in use queries as the main thread does (`current`).
         """
-        begin = time.monotonic()
-        if not self.passed:
-            self.close()
+        if self.passed:
+            return True
+        self.close()
         patient = deadline is None and threading.current_thread() is not threading.main_thread()
-        while not self.passed:
-            if patient and self.stream.may_call_cuda():
-                self.event.synchronize()
-                self.stream.passed = max(self.stream.passed, self.seq)
-                break
-            if self.query():
-                break
-            now = time.monotonic()
-            if deadline is not None and now > deadline:
-                return False
-            _precise.sleep(min(max((now - begin) / 1000, _POLL_S), _MAX_POLL_S))
+        if patient and self.stream.may_call_cuda():
+            self.event.synchronize()
+            self.stream.passed = max(self.stream.passed, self.seq)
+            return True
+        begin = time.monotonic()
+        with precise_sleeps():
+            while not self.query():
+                now = time.monotonic()
+                if deadline is not None and now > deadline:
+                    return False
+                time.sleep(min(max((now - begin) / 1000, _POLL_S), _MAX_POLL_S))
         return True
 
 

@@ -106,10 +106,10 @@ def _remainder(xp, lhs, rhs, *, out=None):
     if lhs.dtype.kind != "f":
         return xp.mod(lhs, rhs, out=out)
     by_zero = rhs == 0  # before writing `out`, which may be rhs itself
-    has_other_sign = xp.less(lhs, 0) != xp.less(rhs, 0)
     # Not xp.mod: of infinities CuPy's is nan, and the signs of NumPy's zeros are not MXNet's.
     y = xp.fmod(lhs, rhs)
-    y = xp.asarray(xp.add(y, xp.where(has_other_sign, xp.where(y != 0, rhs, 0), -0.0), out=out))
+    shift = xp.where(xp.less(lhs, 0) != xp.less(rhs, 0), xp.where(y != 0, rhs, 0), -0.0)
+    y = xp.asarray(xp.add(y, shift, out=out))
     xp.copyto(y, 0, where=by_zero)
     return y
 

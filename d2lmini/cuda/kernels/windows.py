@@ -126,9 +126,7 @@ def constants_of(geometry: Any) -> dict[str, int]:
 _IM2COL = WindowKernel(
     "im2col",
     """
-extern "C" __global__ void im2col(
-    const T* image, T* columns, const Index n, const Index images
-) {
+extern "C" __global__ void im2col(const T* image, T* columns, const Index n, const Index images) {
     $strides
     $outputs
         T* to = columns + plane / C * image_stride + plane % C * taps * row_stride + place;
@@ -144,9 +142,7 @@ extern "C" __global__ void im2col(
 _COL2IM = WindowKernel(
     "col2im",
     """
-extern "C" __global__ void col2im(
-    const T* columns, T* image, const Index n, const Index images
-) {
+extern "C" __global__ void col2im(const T* columns, T* image, const Index n, const Index images) {
     $strides
     $pixels
         const T* from = columns + plane / C * image_stride + plane % C * taps * row_stride;
