@@ -395,8 +395,9 @@ def steps_of(
             if steps:
                 steps[-1] = steps[-1]._replace(starts=(*steps[-1].starts, name))
     last_ns = max([trace.begin_ns, *over])
-    own += max(0, trace.left_ns - last_ns)
-    paused += paused_ns(main, last_ns, trace.left_ns)
+    if trace.left_ns > last_ns:
+        own += trace.left_ns - last_ns
+        paused += paused_ns(main, last_ns, trace.left_ns)
     ended = (o.ended_ns for o in trace.operations if o.ended_ns <= trace.end_ns)
     after_ns = max(0, trace.end_ns - max(trace.left_ns, *ended, 0))
     steps.append(ProgramStep(length_of(own, paused), after=round(after_ns * issuing)))
