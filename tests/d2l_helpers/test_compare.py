@@ -243,8 +243,9 @@ def race_on_the_real_engine():
 
     before = engine.stats().executed
     verdict = compare({"many": issue_many, "one": issue_one}, rounds=5, warmup=0, min_time=0)
-    assert late == [0] * 14
-    assert len(done) == engine.stats().executed - before == 7 * 3 + 7
+    calls = verdict.rounds + 2  # of each: to find the repeats, and to observe
+    assert verdict.rounds >= 5 and late == [0] * (2 * calls)
+    assert len(done) == engine.stats().executed - before == 4 * calls
     # Whatever the machine does meanwhile, nobody sleeps (much) less than asked.
     assert min(verdict.times["many"]) > 0.005 and min(verdict.times["one"]) > 0.0015
 
