@@ -159,7 +159,9 @@ class CpuTimes:
         long all threads of the process together had no core."""
         if self._collect in gc.callbacks:
             gc.callbacks.remove(self._collect)
-        threads, self._threads, self._local = self._threads, [], threading.local()
+        # Ctrl-C may have come before a thread's first reading.
+        threads = [thread for thread in self._threads if thread.readings]
+        self._threads, self._local = [], threading.local()
         begun, ended = self._counts, counts_of_threads()
         for thread in threads:
             (_, first), (_, last) = thread.readings[0], thread.readings[-1]

@@ -67,7 +67,6 @@ NOT_RECORDED = {
     "minimum.reduce": "min_axis",
     "moveaxis": "Pad _linalg_makediag _undiag _unpad",
     "multiply.reduce": "nanprod prod",
-    "numbers where a condition holds": "broadcast_mod",
     "put_along_axis": "_put_along",
     "repeat": "UpSampling",
     "stack": "_contrib_index_array _unravel_index multi_sum_sq",
@@ -75,7 +74,7 @@ NOT_RECORDED = {
     "take_along_axis": "_take_along",
     "tril": "_linalg_potri _linalg_triangle _linalg_trmm _linalg_trsm",
     "triu": "_linalg_potri _linalg_triangle _linalg_trmm _linalg_trsm",
-    "where": "_contrib_index_copy one_hot",
+    "where": "_contrib_index_copy broadcast_mod one_hot",
 }
 
 #: Rows without empty arrays, which need no launch.
