@@ -196,7 +196,8 @@ def asleep(ns: float, sleeps: int, held_ns: float, kept_ns: float) -> tuple[floa
     a thread without a core may keep it.
 
     Such a wait takes two sleeps: until it asks for the lock, after the switch interval at the
-    latest, and until it gets the lock. Fewer sleeps mean that one of them was something else.
+    latest, and until it gets the lock. Fewer sleeps mean that one of them was something else; what
+    the others were is not known.
 
     >>> asleep(10e6, 4, 30e6, 30e6), asleep(10e6, 1, 30e6, 30e6), asleep(10e6, 4, 0, 0)
     ((10000000.0, 0.0), (0.0, 10000000.0), (0, 10000000.0))
@@ -206,5 +207,5 @@ def asleep(ns: float, sleeps: int, held_ns: float, kept_ns: float) -> tuple[floa
     turn_ns = 1e9 * sys.getswitchinterval()
     surely = maybe = ns
     if sleeps * turn_ns / 2 < ns:
-        surely, maybe = (sleeps - 1) * turn_ns / 2, (sleeps - 1) * turn_ns
+        surely, maybe = 0.0, (sleeps - 1) * turn_ns
     return min(surely, ns, held_ns), ns - min(maybe, ns, kept_ns)
