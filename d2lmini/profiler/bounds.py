@@ -7,7 +7,6 @@ says what the removal saves; not more than down to `least_ns`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, median
@@ -15,7 +14,7 @@ from statistics import mean, median
 from d2lmini.profiler.cpu_time import Intervals, OffCpu, Span
 from d2lmini.profiler.idle_attribution import UNKNOWN_US, IdleAttribution, WorkerGroup
 from d2lmini.profiler.replay import Conditions
-from d2lmini.profiler.schedule_bounds import count_callers
+from d2lmini.profiler.schedule_bounds import computing_threads, work_and_chain
 
 
 def without(
@@ -72,24 +71,10 @@ def _spans(blame: IdleAttribution, causes: Container[str]) -> tuple[Span, ...]:
 def least_ns(blame: IdleAttribution, conditions: Conditions) -> float:
     """What no run under these conditions beats: the work of a place on all that compute there, and
     the longest chain of operations."""
-    trace = blame.trace
-    work: Counter[str] = Counter()
-    chain = [0.0] * (len(trace.operations) + 1)
-    able = Counter(conditions.workers)
-    able["cpu"] += count_callers(trace)
-    for operation, place, run_ns, (needs, room) in zip(
-        trace.operations, conditions.places, conditions.run_ns, trace.order
-    ):
-        whole = alone = run_ns
-        if operation.number in trace.shared and operation.run_ns:
-            split = trace.shared[operation.number]
-            scale = run_ns / operation.run_ns
-            whole += scale * (split.work_ns - split.ns)
-            alone += scale * (split.work_ns / able[place] - split.ns)
-        work[place] += whole  # type: ignore[assignment]
-        before = needs + room if conditions.order else ()
-        chain[operation.number] = alone + max((chain[k] for k in before), default=0.0)
-    return max([*chain, *(ns / max(1, able[place]) for place, ns in work.items())])
+    trace, c = blame.trace, conditions
+    workers = computing_threads(trace, c.workers)
+    shares, longest = work_and_chain(trace, workers, c.places, c.run_ns, c.order)
+    return max([longest, *shares.values()])
 
 
 def _spread_evenly(group: WorkerGroup, recorded: Conditions) -> Conditions:

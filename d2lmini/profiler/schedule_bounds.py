@@ -26,7 +26,8 @@ pushed at once and no worker is idle while one is ready, any order takes at most
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.profiler.replay import recorded_threads
@@ -81,38 +82,43 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
     ran = [operation for operation in trace.operations if operation.ran]
     if not ran:
         raise ValueError("bounds: no operation ran while it was recorded")
-    workers = _workers(trace)
-    work: Counter[str] = Counter()
-    chain = [0.0] * (len(trace.operations) + 1)  # by number: the longest chain that ends there
-    for operation, (needs, room) in zip(trace.operations, trace.order):
-        whole = least = float(operation.run_ns)
-        if operation.number in trace.shared:  # idle workers took pieces
-            split = trace.shared[operation.number]
-            whole += split.work_ns - split.ns
-            least += split.work_ns / workers[operation.place] - split.ns
-        work[operation.place] += whole  # type: ignore[assignment]
-        before = (number for number in needs + room if number < operation.number)
-        chain[operation.number] = least + max((chain[number] for number in before), default=0.0)
-    shares = {place: ns / workers[place] for place, ns in work.items()}
-    longest = max(chain)
+    workers = computing_threads(trace, recorded_threads(trace))
+    places = [operation.place for operation in trace.operations]
+    run_ns = [operation.run_ns for operation in trace.operations]
+    shares, longest = work_and_chain(trace, workers, places, run_ns)
     greedy = None
-    if len(work) == 1 and not trace.lacks:
-        ((place, ns),) = work.items()
-        greedy = ns / workers[place] + (1 - 1 / workers[place]) * longest
+    if len(shares) == 1 and not trace.lacks:
+        ((place, share),) = shares.items()
+        greedy = share + (1 - 1 / workers[place]) * longest
     return ScheduleBounds(trace.end_ns - trace.begin_ns, shares, longest, greedy)
 
 
-def _workers(trace: Trace) -> dict[str, int]:
-    """The threads of each place that could compute: its workers, and the threads of the program
-    that computed inline."""
-    threads = recorded_threads(trace)
-    threads["cpu"] += count_callers(trace)
-    return threads
+def work_and_chain(
+    trace: Trace, workers: Mapping[str, int], places: Sequence[str], run_ns: Sequence[float],
+    order: bool = True,
+) -> tuple[dict[str, float], float]:  # fmt: skip
+    """The work of each place over its workers, and the longest chain, if the operations ran at
+    these places and took so long. `order`: False if none comes after another."""
+    work: dict[str, float] = defaultdict(float)
+    chain = [0.0] * (len(trace.operations) + 1)  # by number: the longest chain that ends there
+    for operation, place, ns, (needs, room) in zip(trace.operations, places, run_ns, trace.order):
+        whole = least = float(ns)
+        if operation.number in trace.shared and operation.run_ns:  # idle workers took pieces
+            split, times = trace.shared[operation.number], ns / operation.run_ns
+            whole += times * (split.work_ns - split.ns)
+            least += times * (split.work_ns / workers[place] - split.ns)
+        work[place] += whole
+        # A rendezvous needs later operations, too; of these the chain is not known yet: 0.
+        before = needs + room if order else ()
+        chain[operation.number] = least + max((chain[number] for number in before), default=0.0)
+    return {place: ns / workers[place] for place, ns in work.items()}, max(chain)
 
 
-def count_callers(trace: Trace) -> int:
-    """The threads of the program that computed inline beside workers. The naive engine has no
-    workers, and other libraries' are counted with the callers: these are "workers" of the trace."""
+def computing_threads(trace: Trace, workers: Mapping[str, int]) -> dict[str, int]:
+    """The threads of each place that could compute: these workers, and the threads of the program
+    that computed inline beside them. The naive engine has no workers, and other libraries' are
+    counted with the callers: these are "workers" of the trace."""
+    callers = {operation.thread for operation in trace.operations if operation.inline}
     if trace.engine_kind in ("", "naive"):
-        return 0
-    return len({operation.thread for operation in trace.operations if operation.inline})
+        callers = set()
+    return {**workers, "cpu": workers["cpu"] + len(callers)}

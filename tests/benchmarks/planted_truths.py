@@ -162,16 +162,15 @@ def a_chain_of_long_operations() -> Any:
     return on_workers(2, body)
 
 
+def add_again(x: nd.NDArray, times: int) -> None:
+    """Operations, each on the result of the one before."""
+    for _ in range(times):
+        x = x + 1
+
+
 @planted("dependency issuing", "gil")
 def a_chain_of_short_operations() -> Any:
-    x = nd.ones((60_000,))
-
-    def body() -> None:
-        y = x
-        for _ in range(800):
-            y = y + 1
-
-    return on_workers(2, body, inline_below=0)
+    return on_workers(2, partial(add_again, nd.ones((60_000,)), 800), inline_below=0)
 
 
 @planted("workers", "dependency imbalance")
@@ -277,14 +276,7 @@ def preempted_long_operations() -> Any:
 
 @planted("preempted", "work issuing dependency gil", ways="calm", pinned=True)
 def preempted_short_operations() -> Any:
-    x = nd.ones((20_000,))
-
-    def body() -> None:
-        y = x
-        for _ in range(1500):
-            y = y + 1
-
-    return on_workers(1, body, inline_below=0)
+    return on_workers(1, partial(add_again, nd.ones((20_000,)), 1500), inline_below=0)
 
 
 @planted("issuing gil", "work")
