@@ -67,7 +67,6 @@ VARIABLES: dict[str, tuple[_Kind, Any]] = {
     "MXNET_ENGINE_TYPE": (_ENGINES, None),
     "MXNET_GLUON_REPO": (_TEXT, None),
     "MXNET_HOME": (_TEXT, None),
-    "MXNET_OPTIMIZER_AGGREGATION_SIZE": (_COUNT, 4),
     "MXNET_UPDATE_ON_KVSTORE": (_SWITCH, True),
 }
 

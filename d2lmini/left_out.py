@@ -35,6 +35,7 @@ LEFT_OUT = {
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
+        preloaded_multi_* multi_lars mp_lamb_update_phase*
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
     "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
     "as all of MXNet's custom operators": "Custom",
@@ -43,7 +44,8 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
-        replace_file""",
+        replace_file LRN SoftmaxActivation *RegressionOutput quadratic argmax_channel Nadam LARS PCC
+        PearsonCorrelation khatri_rao *syrk *trmm *maketrian *extracttrian Orthogonal""",
     "optimizer.AdamW does the same": "adamw_update mp_adamw_update",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
         "set_monitor_callback monitor Monitor",
@@ -54,7 +56,17 @@ LEFT_OUT = {
     "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
     "gluon.contrib.nn.SyncBatchNorm, the layer, does it": "SyncBatchNorm",
     "no gradient is late here as on MXNet's servers: optimizer.SGD takes its place": "DCASGD",
-    "optimizer.LARS and a warmup of lr_scheduler take its place": "LBSGD",
+    "optimizer.LAMB and a warmup of lr_scheduler take its place": "LBSGD",
+    "optimizer.SGD does the same": "ccSGD",
+    "nd.clip(alpha * x + beta, 0, 1) does the same": "hard_sigmoid",
+    "x / x.shape[-1] ** 0.5 does the same": "div_sqrt_dim",
+    "-nd.pick(nd.log_softmax(x), label).sum() does the same": "softmax_cross_entropy",
+    "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
+    "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm linalg.gemm",
+    "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
+    "np.random.negative_binomial makes a NumPy array": "*negative_binomial*",
+    "net.collect_params(pattern).initialize(init) does the same": "Mixed",
+    "net.load_parameters does the same": "initializer.Load",
     "optimizer.SGD at half the rate, with nd.random.normal(0, lr**0.5, w.shape) added to each w":
         "SGLD",
     "metric.Loss does the same, with another name=": "Caffe Torch",

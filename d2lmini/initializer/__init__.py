@@ -2,8 +2,7 @@
 
 base       `Initializer`: the meaning of parameter names; `register`, `create`
 values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: fixed values; `Uniform`, `Normal`,
-           `Xavier`, `MSRAPrelu`, `Orthogonal`: drawn by `nd.random`
-choices    `Mixed`, `Load`: initializers that delegate to others or to a file
+           `Xavier`, `MSRAPrelu`: drawn by `nd.random`
 
 >>> from d2lmini import init, nd
 >>> weight = nd.zeros((3, 4))
@@ -28,17 +27,15 @@ from typing import NoReturn
 from d2lmini.base import missing_attribute
 from d2lmini.initializer.base import InitDesc, Initializer, alias, create, register
 from d2lmini.initializer.values import (
-    Bilinear, Constant, LSTMBias, MSRAPrelu, Normal, One, Orthogonal, Uniform, Xavier, Zero,
+    Bilinear, Constant, LSTMBias, MSRAPrelu, Normal, One, Uniform, Xavier, Zero,
 )  # fmt: skip
-from d2lmini.initializer.choices import Load, Mixed
 
 #: The names in later versions of MXNet.
 Zeros, Ones = Zero, One
 
 __all__ = [
-    "Bilinear", "Constant", "InitDesc", "Initializer", "LSTMBias", "Load", "MSRAPrelu", "Mixed",
-    "Normal", "One", "Ones", "Orthogonal", "Uniform", "Xavier", "Zero", "Zeros", "alias", "create",
-    "register",
+    "Bilinear", "Constant", "InitDesc", "Initializer", "LSTMBias", "MSRAPrelu", "Normal", "One",
+    "Ones", "Uniform", "Xavier", "Zero", "Zeros", "alias", "create", "register",
 ]  # fmt: skip
 
 

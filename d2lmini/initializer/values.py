@@ -174,31 +174,3 @@ class MSRAPrelu(Xavier):
     def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
         super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
         self._kwargs = {"factor_type": factor_type, "slope": slope}
-
-
-@register
-class Orthogonal(Declared):
-    """scale times a matrix (n_out, the rest) with orthonormal rows, or columns if they are fewer.
-
-    An orthogonal layer rotates signals and gradients without stretching them. The matrix is the
-    orthogonal factor of a matrix drawn "uniform" in [-1, 1) or "normal". Cost: about 4 n_out n_in
-    min(n_out, n_in). Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of learning
-    in deep linear neural networks" (2014).
-    """
-
-    scale: float = 1.414
-    rand_type: str = "uniform"
-
-    def _init_weight(self, name: str, arr: NDArray) -> None:
-        n_out, n_in = arr.shape[0], prod(arr.shape[1:])
-        shape = (min(n_out, n_in), max(n_out, n_in))
-        if self.rand_type == "uniform":
-            drawn = nd.random.uniform(-1, 1, shape, ctx=arr.context)
-        elif self.rand_type == "normal":
-            drawn = nd.random.normal(0, 1, shape, ctx=arr.context)
-        else:
-            raise ValueError(f"Unknown random type {self.rand_type!r}: it is uniform or normal")
-        Q, L = nd.linalg.gelqf(drawn)
-        # LAPACK chooses the signs of the rows; a positive diagonal of L fixes them.
-        Q = Q * nd.sign(nd.linalg.extractdiag(L)).expand_dims(1)
-        arr[:] = ((Q if n_out <= n_in else Q.T) * self.scale).reshape(arr.shape)

@@ -1,8 +1,8 @@
 """Metrics: the quality of predictions, accumulated over batches.
 
-base      `EvalMetric`: the sums, local and global; `register`, `create`
-measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC, PCC;
-          MAE, MSE, RMSE, PearsonCorrelation, Loss
+base      `EvalMetric`: sum and count; `register`, `create`
+measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC;
+          MAE, MSE, RMSE, Loss
 custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined functions
 
 >>> from d2lmini import metric, nd
@@ -19,15 +19,15 @@ from typing import NoReturn
 from d2lmini.base import missing_attribute
 from d2lmini.metric.base import EvalMetric, alias, check_label_shapes, create, register
 from d2lmini.metric.measures import (
-    F1, MAE, MCC, MSE, PCC, RMSE, Accuracy, CrossEntropy, Loss, NegativeLogLikelihood,
-    PearsonCorrelation, Perplexity, TopKAccuracy,
+    F1, MAE, MCC, MSE, RMSE, Accuracy, CrossEntropy, Loss, NegativeLogLikelihood, Perplexity,
+    TopKAccuracy,
 )  # fmt: skip
 from d2lmini.metric.custom import CompositeEvalMetric, CustomMetric, np
 
 __all__ = [
     "Accuracy", "CompositeEvalMetric", "CrossEntropy", "CustomMetric", "EvalMetric", "F1", "Loss",
-    "MAE", "MCC", "MSE", "NegativeLogLikelihood", "PCC", "PearsonCorrelation", "Perplexity", "RMSE",
-    "TopKAccuracy", "alias", "check_label_shapes", "create", "np", "register",
+    "MAE", "MCC", "MSE", "NegativeLogLikelihood", "Perplexity", "RMSE", "TopKAccuracy", "alias",
+    "check_label_shapes", "create", "np", "register",
 ]  # fmt: skip
 
 

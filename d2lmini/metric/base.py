@@ -1,8 +1,6 @@
 """Base class of metrics: a sum and a count; the metric is their quotient.
 
-`update` adds a batch to sum and count, `get` divides. There are two pairs of sum and count:
-`reset_local` resets the local pair, for example after each report; only `reset` resets the global
-pair.
+`update` adds a batch to sum and count, `get` divides, `reset` begins anew.
 
 A program that waits for a number after each batch keeps the engine from working ahead. So in most
 metrics `update` leaves its results on the device, as an NDArray that is still being computed, and
@@ -54,9 +52,8 @@ class EvalMetric:
     """Base class; a subclass defines `update`, which calls `_add(sum, count)`.
 
     name: the name that `get` returns with the value. output_names, label_names: the arrays that
-    `update_dict` uses from its dicts; None means all. sum_metric, num_inst: the local sum and count
-    (to read, or for a subclass to change); global_sum_metric, global_num_inst: the global ones, if
-    has_global_stats is set.
+    `update_dict` uses from its dicts; None means all. sum_metric, num_inst: sum and count (to read,
+    or for a subclass to change). has_global_stats, of MXNet's second pair of sums, is accepted.
     """
 
     def __init__(
@@ -65,7 +62,7 @@ class EvalMetric:
         self.name = str(name)
         self.output_names = output_names
         self.label_names = label_names
-        self._has_global_stats = kwargs.pop("has_global_stats", False)
+        kwargs.pop("has_global_stats", None)
         self._kwargs = kwargs
         self._pending: list[tuple[Any, Any]] = []
         EvalMetric.reset(self)
@@ -92,39 +89,26 @@ class EvalMetric:
         self.update(_choose(label, self.label_names), _choose(pred, self.output_names))
 
     def reset(self) -> None:
-        """Reset the local and the global sums."""
+        """Reset sum and count."""
         self._pending.clear()
-        self._sum, self._count = 0.0, 0
-        self._global_sum, self._global_count = 0.0, 0
-
-    def reset_local(self) -> None:
-        """Reset the local sum; keep the global sum."""
-        self._settle()
         self._sum, self._count = 0.0, 0
 
     def get(self) -> tuple[Any, Any]:
-        """Name and local value; nan before the first update. Waits for pending results."""
+        """Name and value; nan before the first update. Waits for pending results."""
         return self.name, self._value(self.sum_metric, self.num_inst)
-
-    def get_global(self) -> tuple[Any, Any]:
-        """Name and global value; without a global sum, the local value."""
-        if not self._has_global_stats:
-            return self.get()
-        return self.name, self._value(self.global_sum_metric, self.global_num_inst)
 
     def get_name_value(self) -> list[tuple[str, Any]]:
         """`get` as a list of pairs, also for composite metrics."""
-        return _pairs(*self.get())
-
-    def get_global_name_value(self) -> list[tuple[str, Any]]:
-        """`get_global` as a list of pairs."""
-        return _pairs(*self.get_global())
+        names, values = self.get()
+        if not isinstance(names, list):
+            names, values = [names], [values]
+        return list(zip(names, values, strict=True))
 
     def _value(self, total: float, count: float) -> float:
         return total / count if count else float("nan")
 
     def _add(self, total: Any, count: Any) -> None:
-        """Add numbers, or NDArrays of one element, to both sums, without waiting."""
+        """Add numbers, or NDArrays of one element, to sum and count, without waiting."""
         self._pending.append((total, count))
         if len(self._pending) >= _MOST_PENDING:
             self._settle()
@@ -132,16 +116,11 @@ class EvalMetric:
     def _settle(self) -> None:
         pending, self._pending = self._pending, []
         for total, count in pending:
-            total, count = _number(total), _number(count)
-            self._sum += total
-            self._count += count
-            self._global_sum += total
-            self._global_count += count
+            self._sum += _number(total)
+            self._count += _number(count)
 
-    sum_metric = _sums("_sum", "The local sum")
-    num_inst = _sums("_count", "The local count")
-    global_sum_metric = _sums("_global_sum", "The global sum")
-    global_num_inst = _sums("_global_count", "The global count")
+    sum_metric = _sums("_sum", "The sum")
+    num_inst = _sums("_count", "The count")
 
 
 class Measured(families.Declared, EvalMetric):
@@ -149,7 +128,7 @@ class Measured(families.Declared, EvalMetric):
     `_omitted`. A subclass defines `measure` of a pair (label, pred), which returns what to add to
     sum and count."""
 
-    _places = dict(name=1, output_names=1, label_names=1, average=2, has_global_stats=2)
+    _places = dict(name=1, output_names=1, label_names=1, average=2)
 
     _omitted: ClassVar[tuple[str, ...]] = ("average",)
 
@@ -160,7 +139,7 @@ class Measured(families.Declared, EvalMetric):
     def __init__(self, *args: Any, **kwargs: Any):
         own, _ = self._take(args, kwargs)
         said = {name: value for name, value in own.items() if name not in self._omitted}
-        EvalMetric.__init__(self, **{"has_global_stats": True, **said})
+        EvalMetric.__init__(self, **said)
         self._check()
 
     def _check(self) -> None:
@@ -175,17 +154,6 @@ class Measured(families.Declared, EvalMetric):
         raise NotImplementedError
 
 
-class Averaged(Measured):
-    """Base class: `average` says whether scores of updates are averaged ("macro") or one score is
-    computed from all updates together ("micro"); ValueError for another word."""
-
-    average: str = "macro"
-
-    def _check(self) -> None:
-        if self.average not in ("macro", "micro"):
-            raise ValueError(f"average is 'macro' or 'micro', got {self.average!r}")
-
-
 def _number(x: Any) -> Any:
     if isinstance(x, NDArray):
         x = x.asscalar()
@@ -194,12 +162,6 @@ def _number(x: Any) -> Any:
 
 def _choose(arrays: dict[str, Any], names: Names) -> list[Any]:
     return list(arrays.values()) if names is None else [arrays[name] for name in names]
-
-
-def _pairs(names: Any, values: Any) -> list[tuple[str, Any]]:
-    if not isinstance(names, list):
-        names, values = [names], [values]
-    return list(zip(names, values, strict=True))
 
 
 def check_label_shapes(

@@ -34,7 +34,7 @@ class CompositeEvalMetric(EvalMetric):
         output_names: Names = None, label_names: Names = None,
     ):  # fmt: skip
         self.metrics: list[EvalMetric] = [create(m) for m in metrics or ()]
-        super().__init__(name, output_names, label_names, has_global_stats=True)
+        super().__init__(name, output_names, label_names)
 
     def add(self, metric: Any) -> None:
         """Add a metric: anything that `create` accepts."""
@@ -63,24 +63,12 @@ class CompositeEvalMetric(EvalMetric):
         for metric in self.metrics:
             metric.reset()
 
-    def reset_local(self) -> None:
-        super().reset_local()
-        for metric in self.metrics:
-            metric.reset_local()
-
     def get(self) -> tuple[list[str], list[Any]]:
-        return _join([m.get_name_value() for m in self.metrics])
-
-    def get_global(self) -> tuple[list[str], list[Any]]:
-        return _join([m.get_global_name_value() for m in self.metrics])
+        pairs = [pair for metric in self.metrics for pair in metric.get_name_value()]
+        return [name for name, _ in pairs], [value for _, value in pairs]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
-
-
-def _join(parts: list[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
-    pairs = [pair for part in parts for pair in part]
-    return [name for name, _ in pairs], [value for _, value in pairs]
 
 
 @register
@@ -100,7 +88,6 @@ class CustomMetric(EvalMetric):
             name = f"custom({name})" if "<" in name else name
         super().__init__(
             name, output_names, label_names, feval=feval, allow_extra_outputs=allow_extra_outputs,
-            has_global_stats=True,
         )  # fmt: skip
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs

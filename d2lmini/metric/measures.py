@@ -25,7 +25,6 @@ import numpy
 from d2lmini import ndarray as nd
 from d2lmini.families import REQUIRED
 from d2lmini.metric.base import (
-    Averaged,
     Measured,
     alias,
     as_arrays,
@@ -153,39 +152,21 @@ class Perplexity(Measured):
 # -- the confusion table ---------------------------------------------------------------------------
 
 
-class _Tables(Measured):
-    """Base class of metrics with a local and a global table."""
+class _Binary(Measured):
+    """Base class: a score of the four counts of two classes. `average` says whether the scores of
+    updates are averaged ("macro") or one score is computed from all updates together ("micro")."""
 
     _score: Any  #: the score of a table
 
-    _table: numpy.ndarray
-    _global_table: numpy.ndarray
+    average: str = "macro"
+
+    def _check(self) -> None:
+        if self.average not in ("macro", "micro"):
+            raise ValueError(f"average is 'macro' or 'micro', got {self.average!r}")
 
     def reset(self) -> None:
         super().reset()
         self._table = numpy.zeros((2, 2), int)
-        self._global_table = numpy.zeros((2, 2), int)
-
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._table = numpy.zeros_like(self._global_table)
-
-    def _include(self, table: numpy.ndarray) -> None:
-        """Add a table, which has no fewer classes, to both tables."""
-        wider = len(table) - len(self._table)
-        self._table = numpy.pad(self._table, (0, wider)) + table
-        self._global_table = numpy.pad(self._global_table, (0, wider)) + table
-
-    def _use_tables(self, count: int) -> None:
-        """Set the sums so that the value is the score of the tables, after `count` more."""
-        self.num_inst += count
-        self.global_num_inst += count
-        self.sum_metric = self._score(self._table) * self.num_inst
-        self.global_sum_metric = self._score(self._global_table) * self.global_num_inst
-
-
-class _Binary(_Tables, Averaged):
-    """Base class: a score of the four counts of two classes, averaged or over all updates."""
 
     def update(self, labels: Any, preds: Any) -> None:
         table = numpy.zeros((2, 2), int)
@@ -201,15 +182,15 @@ class _Binary(_Tables, Averaged):
             found = numpy.unique(label)
             if len(found) > 2:
                 raise ValueError(
-                    f"{type(self).__name__} is for two classes, got labels {found.tolist()}; "
-                    "PCC takes any number"
+                    f"{type(self).__name__} is for two classes, got labels {found.tolist()}"
                 )
             table += numpy.bincount(2 * (label == 1) + (pred == 1), minlength=4).reshape(2, 2)
         if self.average == "macro":
             self._add(self._score(table), 1)
         else:
-            self._include(table)
-            self._use_tables(int(table.sum()))
+            self._table += table
+            self.num_inst += int(table.sum())
+            self.sum_metric = self._score(self._table) * self.num_inst
 
 
 @register
@@ -249,42 +230,6 @@ class MCC(_Binary):
         for factor in (tp + fp, tp + fn, tn + fp, tn + fn):
             below *= factor or 1
         return (tp * tn - fp * fn) / sqrt(below)
-
-
-@register
-class PCC(_Tables):
-    """Matthews' correlation for any number of classes, from all counts together. Waits.
-
-    pred is (N, classes) or classes. As in MXNet, class -1 is the last class, and of labels with
-    several axes each pair of classes counts once in a row.
-
-    With the table's row sums t, column sums p, diagonal c and total n: (n sum(c) - sum(t p)) /
-    sqrt((n^2 - sum(t^2)) (n^2 - sum(p^2))); nan if label or pred has only one class. Source: J.
-    Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient" (2004).
-    """
-
-    name: str = "pcc"
-    has_global_stats: bool = True
-
-    def update(self, labels: Any, preds: Any) -> None:
-        for label, pred in batches(labels, preds):
-            label, pred = as_numpy(label), as_numpy(pred)
-            pred = pred if pred.shape == label.shape else pred.argmax(axis=1)
-            label, pred = label.astype("int64"), pred.astype("int64")
-            check_label_shapes(label, pred)
-            n = max(len(self._table), 1 + label.max(), 1 + pred.max())
-            table = numpy.zeros((n, n), int)
-            for row, column in zip(label, pred, strict=True):
-                table[row, column] += 1
-            self._include(table)
-        self._use_tables(1)
-
-    @staticmethod
-    def _score(table: numpy.ndarray) -> float:
-        table = table.astype("float64")
-        t, p, n = table.sum(axis=1), table.sum(axis=0), table.sum()
-        below = (n * n - t @ t) * (n * n - p @ p)
-        return float((n * table.trace() - t @ p) / sqrt(below)) if below > 0 else float("nan")
 
 
 # -- predicted numbers -----------------------------------------------------------------------------
@@ -335,49 +280,6 @@ class RMSE(_Difference):
     _methods = ("square", "mean", "sqrt")
 
     name: str = "rmse"
-
-
-@alias("pearsonr")
-class PearsonCorrelation(Averaged):
-    """Correlation of all elements of label and pred, which have equal shapes.
-
-    average: "macro", the mean of the updates' correlations, or "micro", the correlation of all
-    elements since `reset` (as in MXNet `reset_local` keeps them, and the global value is 0);
-    ValueError for another word. Waits.
-    """
-
-    name: str = "pearsonr"
-
-    def reset(self) -> None:
-        super().reset()
-        self._elements = 0
-        self._mean = numpy.zeros(2)
-        self._spread = numpy.zeros((2, 2))  # sums of products of deviations from the means
-
-    def measure(self, label: Any, pred: Any) -> tuple[Any, Any]:
-        check_label_shapes(label, pred, shape=True)
-        both = numpy.stack([as_numpy(label).ravel(), as_numpy(pred).ravel()]).astype("float64")
-        if self.average == "macro":
-            with numpy.errstate(invalid="ignore", divide="ignore"):
-                return float(numpy.corrcoef(both)[0, 1]), 1
-        self._take_in(both)
-        return 0, 1
-
-    def _take_in(self, both: numpy.ndarray) -> None:
-        """Merge means and sums of two sets (T. Chan et al., "Updating formulae", 1979)."""
-        n, m = self._elements, both.shape[1]
-        mean = both.mean(axis=1)
-        gap = mean - self._mean
-        rest = both - mean[:, None]
-        self._spread += rest @ rest.T + numpy.outer(gap, gap) * (n * m / (n + m))
-        self._mean += gap * (m / (n + m))
-        self._elements = n + m
-
-    def get(self) -> tuple[str, float]:
-        if self.average == "macro" or not self.num_inst:
-            return super().get()
-        (xx, xy), (_, yy) = self._spread.tolist()
-        return self.name, xy / sqrt(xx * yy) if xx and yy else float("nan")
 
 
 @register

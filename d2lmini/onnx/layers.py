@@ -100,8 +100,7 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     if node.attrs["global_pool"]:
         if kind == "sum":
             return w.reduce("ReduceSum", x, range(2, ndim), keepdims=True)
-        operator = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}[kind]
-        return w.add(operator, x, p=node.attrs["p_value"] if kind == "lp" else None)
+        return w.add({"max": "GlobalMaxPool", "avg": "GlobalAveragePool"}[kind], x)
     window = _window(w, node)
     n = ndim - 2
     inputs = w.x.shape[2:]
@@ -118,8 +117,6 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
         raise w.problem("a window lies in the padding alone, which ONNX does not allow")
     if kind == "max":
         return w.add("MaxPool", x, **window)
-    if kind == "lp":
-        return w.add("LpPool", x, p=node.attrs["p_value"], **window)
     padded = node.attrs["count_include_pad"] in (None, True)
     if kind == "avg" and padded and any(beyond):
         raise w.problem("the average of a window beyond the padding has no converter")
@@ -127,17 +124,6 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     return (
         y if kind == "avg" else w.add("Mul", y, w.number(prod(window["kernel_shape"]), w.x.dtype))
     )
-
-
-@converts("UpSampling")
-def _upsampling(w: Writer, node: Node, *xs: str) -> str:
-    if node.attrs["sample_type"] != "nearest" or len(xs) != 1:
-        raise w.problem("only one input, to the nearest, has a converter")
-    scale = float(node.attrs["scale"])
-    return w.add(
-        "Resize", xs[0], "", w.array([1, 1, scale, scale], "float32"), mode="nearest",
-        nearest_mode="floor", coordinate_transformation_mode="asymmetric",
-    )  # fmt: skip
 
 
 # -- normalization ---------------------------------------------------------------------------------
@@ -171,14 +157,6 @@ def _over_last_axis(opset: int, node: Node) -> bool:
 @converts("LayerNorm", when=_over_last_axis)
 def _layer_norm(w: Writer, node: Node, x: str, gamma: str, beta: str) -> str:
     return w.add("LayerNormalization", x, gamma, beta, axis=-1, epsilon=node.attrs["eps"])
-
-
-@converts("LRN")
-def _lrn(w: Writer, node: Node, x: str) -> str:
-    a, shape = node.attrs, w.x.shape
-    x = w.reshape_to(x, (*shape[:2], -1, 1))  # onnxruntime takes images only
-    y = w.add("LRN", x, alpha=a["alpha"], beta=a["beta"], bias=a["knorm"], size=a["nsize"])
-    return w.reshape_to(y, shape)
 
 
 # -- activations -----------------------------------------------------------------------------------

@@ -49,8 +49,6 @@ def _rnn(
 ) -> Any:
     a = node.attrs
     mode, H, L = a["mode"], a["state_size"], a["num_layers"]
-    if a["projection_size"] is not None or a["lstm_state_clip_min"] is not None:
-        raise w.problem("projections and clipped states have no converter")
     vector = w.values.get(node.sources[1])
     if vector is None:
         raise w.problem("the parameters must be known, not computed of an input")

@@ -46,24 +46,20 @@ from d2lmini.ops import subscript  # x[key] and x[key] = value
 from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse
 
 # matrices
-from d2lmini.ops import linalg  # dot, batch_dot, gemm, syrk
-from d2lmini.ops import triangle  # trmm, trsm, diagonals and triangles
+from d2lmini.ops import linalg  # dot, batch_dot, gemm2
+from d2lmini.ops import triangle  # trsm, diagonals and triangles
 from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd, svd
 
 # layers
-from d2lmini.ops import softmax  # softmax, SoftmaxOutput, the regression outputs
-from d2lmini.ops import cross_entropy  # softmax and the loss of labels, in one
-from d2lmini.ops import squared_error  # a difference, its square, the mean, in one
+from d2lmini.ops import softmax  # softmax, log_softmax, SoftmaxOutput
+from d2lmini.ops import losses  # softmax cross-entropy and the squared error, each in one
 from d2lmini.ops import ctc  # CTCLoss
-from d2lmini.ops import nn  # FullyConnected, Dropout, LRN, UpSampling
+from d2lmini.ops import nn  # FullyConnected, Dropout, L2Normalization
 from d2lmini.ops import normalization  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
-from d2lmini.ops import synced_norm  # BatchNorm in steps, for several devices
 from d2lmini.ops import conv  # Convolution, Deconvolution
-from d2lmini.ops import im2col  # im2col, col2im
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
-from d2lmini.ops import rnn_steps  # the gradient of a layer step by step, to be recorded
 from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 
 # random numbers
@@ -71,9 +67,8 @@ from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuff
 
 # training
 from d2lmini.ops import update  # sgd_update, nag_mom_update, signum_update
-from d2lmini.ops import update_adaptive  # adam_update, rmsprop_update, ftrl_update
-from d2lmini.ops import update_norms  # lamb_update_phase1, multi_lars, all_finite
-from d2lmini.ops import update_multi  # one task for all parameters
+from d2lmini.ops import update_adaptive  # adam_update, rmsprop_update, lamb_update_phase1
+from d2lmini.ops import update_multi  # one task for all parameters; sums of squares, all_finite
 from d2lmini.ops import compress  # gradients in 2 bits
 
 from d2lmini.ops import methods  # x.sum(), x.reshape(...)

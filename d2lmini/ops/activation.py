@@ -12,8 +12,8 @@ one by `act_type`.
 [-0.2  0.   3. ]
 <NDArray 3 @cpu(0)>
 
-They keep shape and dtype and work element by element; two small formulas of the contrib namespace
-do too. `softmax.py` has the softmax family, which does not.
+They keep shape and dtype and work element by element. `softmax.py` has the softmax family, which
+does not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_float
 from d2lmini.ops.binary import minimum
 from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import Number, Shape, Spec, invoke, op, registry
+from d2lmini.ops.core import Number, Shape, Spec, op, registry
 from d2lmini.ops.elementwise import beside_number
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
@@ -116,29 +115,6 @@ def softsign(xp, data, *, out=None):
 
 
 # -- piecewise linear functions --------------------------------------------------------------------
-
-
-def _floats_only(data: Spec, **_attrs: Any) -> Spec:
-    check_float(data)
-    return data
-
-
-@op(infer=_floats_only, flops=4, elementwise=True, onnx="HardSigmoid(alpha, beta)")
-def hard_sigmoid(xp, data, *, alpha: float = 0.2, beta: float = 0.5, out=None):
-    """max(0, min(1, alpha * data + beta)); floats only."""
-
-    def formula(xp, x, out):
-        numbers = fit[xp][x.dtype]
-        y = xp.multiply(x, numbers[alpha], out=out)
-        y = xp.add(y, numbers[beta], out=out)
-        return at_most(xp, at_least(xp, y, 0, out), 1, out)
-
-    return widely(xp, formula, data, out)
-
-
-@hard_sigmoid.gradient(saves="y")
-def _(g, y, *, alpha):
-    return g * ((y > 0) * (y < 1)) * alpha
 
 
 @op(infer=numbers_only, flops=5, elementwise=True, always_written=("scalar",))
@@ -277,8 +253,7 @@ def _gamma_shape(data: Shape, gamma: Shape) -> Shape:
 
 
 def _infer_leaky(data: Spec, gamma: Spec | None = None, *, act_type: str, **_: Any) -> Spec:
-    choices = ("elu", "gelu", "leaky", "prelu", "rrelu", "selu")
-    check_choice("act_type", act_type, choices)
+    check_choice("act_type", act_type, ("elu", "gelu", "leaky", "prelu", "selu"))
     check_float(data, gamma)
     check_optional("gamma", gamma, act_type == "prelu", f"act_type={act_type!r}")
     if gamma is not None:
@@ -297,25 +272,22 @@ def _expm1_of_negative(x: Any) -> Any:
     infer=_infer_leaky, flops=4, same_shape=("data",),
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
     initial={"gamma": ("Constant", {"value": 0.25})},
-    mxnet_outputs=lambda attrs: 2 if attrs["act_type"] == "rrelu" else 1,
-    draws=lambda act_type, training, **_: act_type == "rrelu" and training,
 )  # fmt: skip
 def LeakyReLU(
     data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
-    lower_bound: float = 0.125, upper_bound: float = 0.334, rng, training,
+    lower_bound: float = 0.125, upper_bound: float = 0.334,
 ):  # fmt: skip
     """Activations that are not zero for x < 0; for x > 0 all but selu and gelu give x.
 
     leaky    slope x                                     below zero
     prelu    gamma x, gamma a learnt input: (1,), or one per channel (axis 1)
-    rrelu    slope drawn from [lower_bound, upper_bound) per element in training, else their mean
     elu      slope (e^x - 1)
     selu     1.0507 (x, or 1.6733 (e^x - 1))             (Klambauer et al. 2017)
     gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
 
-    Any shape, floating dtype, both kept. MXNetError at the call for another act_type, or a gamma
-    that is missing, unexpected, or of another shape. (The gradient of selu in MXNet 1.9 lacks a
-    factor; here it is right.)
+    Any shape, floating dtype, both kept. MXNetError at the call for another act_type, such as
+    MXNet's 'rrelu', to which the bounds belong, or a gamma that is missing, unexpected, or of
+    another shape. (The gradient of selu in MXNet 1.9 lacks a factor; here it is right.)
     """
     if act_type == "gelu":
         return data * ((registry["erf"](data * 0.5**0.5) + 1) * 0.5)  # 2 x may overflow
@@ -327,11 +299,6 @@ def LeakyReLU(
     factor: Any = slope
     if act_type == "prelu":
         factor = gamma.reshape(_gamma_shape(data.shape, gamma.shape))
-    elif act_type == "rrelu":
-        factor = (lower_bound + upper_bound) / 2
-        if rng is not None:
-            how = {"low": lower_bound, "high": upper_bound, "rng": rng}
-            factor = invoke(registry["_random_uniform_like"], (data,), how)
     return relu(data) + below * factor
 
 
@@ -349,9 +316,6 @@ def _(g, y, data, gamma, *, act_type, slope):
     elif act_type == "selu":
         above = above * SELU_SCALE
         factor = minimum.scalar(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
-    elif act_type == "rrelu":  # the slope that an element used is its output over its input
-        down = minimum.scalar(data, scalar=0.0)
-        factor = minimum.scalar(y, scalar=0.0) / (down + (data >= 0))
     elif act_type == "prelu":
         slopes = _gamma_shape(data.shape, gamma.shape)
         factor = gamma.reshape(slopes)
@@ -365,20 +329,3 @@ def _(given, out, attrs):
     if attrs["act_type"] == "prelu" and data and given.get("gamma") is None:
         return {"gamma": (data[1] if len(data) > 1 else 1,)}
     return {}
-
-
-# -- small formulas of the contrib namespace -------------------------------------------------------
-
-
-@composed("_contrib_div_sqrt_dim")
-def div_sqrt_dim(data):
-    """data / sqrt(size of the last axis), as attention scales its scores. Beside integers the root
-    is a whole number, as in MXNet."""
-    return data / data.shape[-1] ** 0.5
-
-
-@composed("_contrib_quadratic", flops=4)
-def quadratic(data, *, a: float = 0.0, b: float = 0.0, c: float = 0.0):
-    """a * data**2 + b * data + c. The result for integers is truncated towards zero."""
-    x = data if is_float(data._spec.dtype) else data.astype("float64")
-    return ((x * a + b) * x + c).astype(data.dtype, copy=False)

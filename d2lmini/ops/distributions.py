@@ -20,18 +20,23 @@ import numpy as np
 
 from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.device.parallel import parallel_for
-from d2lmini.ops import box_muller
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.random_state import Key
 
 #: Numbers drawn from one stream.
 PIECE = 1 << 18
 
+#: From this many numbers on, faster than the ziggurat: the NumPy calls take about 15 us.
+_WORTH_IT = 4096
+
+_INT64 = np.iinfo(np.int64)
+# Signed 32-bit integers to [-1, 1]; a step of 2^-31 leaves the tail whole up to 6.6 deviations.
+_UNIT = np.float32(2.0**-31)
+
 #: What a parameter must be -> the test of numbers or arrays. nan is none of it.
 RANGES: dict[str, Callable[[Any], Any]] = {
     "above 0": lambda value: value > 0,
     "0 or more": lambda value: value >= 0,
-    "above 0 and at most 1": lambda value: (value > 0) & (value <= 1),
     "from 0 to 1": lambda value: (value >= 0) & (value <= 1),
     "finite": lambda value: abs(value) < np.inf,
 }
@@ -71,6 +76,36 @@ def _fill_standard(draw: Any, out: np.ndarray) -> None:
         draw(out=out, dtype=out.dtype)
 
 
+def fill_normal(generator: np.random.Generator, out: np.ndarray) -> None:
+    """Standard normal numbers into a flat float32 array of any size, in a dozen NumPy calls.
+
+    G. E. P. Box and M. E. Muller, "A note on the generation of random normal deviates", 1958: a
+    point with two normal coordinates has a uniform angle and an exponential squared distance.
+    NumPy's own method (the ziggurat) draws one number after the other; this method computes whole
+    arrays with SIMD instructions and takes half the time."""
+    half = (out.size + 1) // 2
+    distance = out[:half]
+    angle = out[half:] if out.size % 2 == 0 else np.empty(half, np.float32)
+    bits = generator.integers(_INT64.min, _INT64.max, half, np.int64, endpoint=True).view(np.int32)
+
+    np.copyto(distance, bits[:half], casting="unsafe")
+    np.abs(distance, out=distance)
+    distance += np.float32(0.5)  # log needs a positive argument
+    distance *= _UNIT
+    np.log(distance, out=distance)
+    distance *= np.float32(-2)
+    np.sqrt(distance, out=distance)
+
+    np.copyto(angle, bits[half:], casting="unsafe")
+    angle *= np.float32(np.pi) * _UNIT
+    across = np.cos(angle)
+    np.sin(angle, out=angle)
+    angle *= distance
+    distance *= across
+    if out.size % 2:
+        out[half:] = angle[:-1]
+
+
 @_distribution()
 def uniform(generator, out, low=0, high=1):
     """Evenly between low (included) and high (excluded)."""
@@ -82,8 +117,8 @@ def uniform(generator, out, low=0, high=1):
 @_distribution(scale="0 or more")
 def normal(generator, out, loc=0, scale=1):
     """Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet)."""
-    if out.dtype == np.float32 and out.size >= box_muller.WORTH_IT:
-        box_muller.fill(generator, out)
+    if out.dtype == np.float32 and out.size >= _WORTH_IT:
+        fill_normal(generator, out)
     else:
         _fill_standard(generator.standard_normal, out)
     if isinstance(scale, np.ndarray) or scale != 1:
@@ -109,21 +144,6 @@ def exponential(generator, out, lam=1):
 def poisson(generator, out, lam=1):
     """Poisson with mean lam."""
     out[...] = generator.poisson(lam, out.shape)
-
-
-@_distribution(k="above 0", p="above 0 and at most 1")
-def negative_binomial(generator, out, k=1, p=1):
-    """Failures before the k-th success of probability p."""
-    out[...] = generator.negative_binomial(k, p, out.shape)
-
-
-@_distribution(mu="0 or more", alpha="0 or more")
-def generalized_negative_binomial(generator, out, mu=1, alpha=1):
-    """Negative binomial with mean mu and dispersion alpha; alpha 0 is Poisson."""
-    # A Poisson variable whose rate is Gamma(1 / alpha) distributed with mean mu.
-    alpha = np.maximum(alpha, 1e-12)
-    rate = generator.standard_gamma(1.0 / alpha, out.shape) * alpha * mu
-    out[...] = generator.poisson(rate)
 
 
 def check(name: str, parameters: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Matrix products: dot, batch_dot, and BLAS's gemm and syrk under MXNet's `linalg_` names.
+"""Matrix products: dot, batch_dot, and BLAS's gemm under MXNet's name `linalg_gemm2`.
 
 >>> from d2lmini import nd
 >>> a = nd.array([[1, 2], [3, 4]])
@@ -30,8 +30,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_one_dtype, check_shape
-from d2lmini.ops.composed import composed
+from d2lmini.ops.checks import check_float, check_one_dtype
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
 
@@ -204,28 +203,7 @@ def _(g, lhs, rhs, *, transpose_a, transpose_b, needs=ALL):
     return _gradients_of_product(batch_dot, g, lhs, rhs, transpose_a, transpose_b, needs)
 
 
-def _infer_khatri_rao(*args: Spec) -> Spec:
-    check_one_dtype(*args)
-    for spec in args:
-        if len(spec.shape) != 2 or spec.shape[1] != args[0].shape[1]:
-            shapes = " and ".join(str(s.shape) for s in args)
-            raise MXNetError(f"needs matrices with the same number of columns, got {shapes}")
-    return Spec((prod(s.shape[0] for s in args), args[0].shape[1]), args[0].dtype)
-
-
-@op(infer=_infer_khatri_rao, grad=None, counted=True)
-def khatri_rao(xp, *args):
-    """Kronecker product column by column: (M1, N), (M2, N), ... -> (M1 M2 ..., N).
-
-    No gradient, as in MXNet. MXNetError at the call when the numbers of columns differ.
-    """
-    y = args[0]
-    for factor in args[1:]:
-        y = (y[:, None, :] * factor).reshape(-1, y.shape[1])
-    return y
-
-
-# -- gemm and syrk --------------------------------------------------------------------------------
+# -- gemm -----------------------------------------------------------------------------------------
 
 
 def _infer_gemm2(
@@ -275,40 +253,3 @@ def gemm2(
 def _(g, A, B, *, transpose_a, transpose_b, alpha, axis, needs=ALL):
     product = partial(gemm2, alpha=alpha, axis=axis)
     return _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
-
-
-def _infer_gemm(A: Spec, B: Spec, C: Spec, **attrs: Any) -> Spec:
-    out = _infer_gemm2(A, B, **attrs)
-    check_one_dtype(A, C)
-    check_shape("C", C, out.shape, why="the shape of op(A) op(B)")
-    return out
-
-
-@composed("linalg_gemm", infer=_infer_gemm, flops=_flops_product)
-def gemm(
-    A, B, C, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
-    beta: float = 1.0, axis: int = -2,
-):  # fmt: skip
-    """alpha op(A) op(B) + beta C: `linalg_gemm2` with a matrix added. C has the product's shape."""
-    how = dict(transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha, axis=axis)
-    return gemm2(A, B, **how) + (C if beta == 1.0 else C * beta)
-
-
-@gemm.gradient(saves="A B")
-def _(g, A, B, *, transpose_a, transpose_b, alpha, beta, axis, needs):
-    product = partial(gemm2, alpha=alpha, axis=axis)
-    grads = _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
-    return *grads, g if beta == 1.0 else g * beta
-
-
-def _flops_syrk(A: Spec, *, out: Spec, transpose: bool, **_: Any) -> float:
-    return 2.0 * out.size * A.shape[-2 if transpose else -1]
-
-
-@composed("linalg_syrk", flops=_flops_syrk)
-def syrk(A, *, transpose: bool = False, alpha: float = 1.0):
-    """A matrix times its own transpose: alpha A A^T, or with `transpose` alpha A^T A.
-
-    (..., M, K) -> (..., M, M), or (..., K, K). float32 or float64. Cost: 2 M M K.
-    """
-    return gemm2(A, A, transpose_a=transpose, transpose_b=not transpose, alpha=alpha)

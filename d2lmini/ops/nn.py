@@ -1,4 +1,4 @@
-"""Other layers: FullyConnected, Dropout, L2Normalization, LRN, UpSampling.
+"""Other layers: FullyConnected, Dropout, L2Normalization.
 
 >>> from d2lmini import nd
 >>> x, w, b = nd.ones((2, 3)), nd.ones((4, 3)), nd.arange(4)
@@ -23,7 +23,6 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import (
     check_choice,
     check_float,
-    check_one_dtype,
     check_optional,
     check_shape,
 )
@@ -31,7 +30,6 @@ from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.distributions import PIECE, standard_uniform
 from d2lmini.ops.linalg import dot
-from d2lmini.ops.pool import Pooling
 from d2lmini.ops.products import matmul
 from d2lmini.ops.reduce import sum_
 
@@ -192,7 +190,7 @@ def _(g, *, p, axes, key):
     return dropped(g, p=p, axes=axes, key=key)
 
 
-# -- L2Normalization and LRN ----------------------------------------------------------------------
+# -- L2Normalization ------------------------------------------------------------------------------
 
 
 def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
@@ -215,86 +213,3 @@ def L2Normalization(data, *, eps: float = 1e-10, mode: str = "instance"):
     if first < end:
         squares = squares.sum(axis=tuple(range(first, end)), keepdims=True)
     return data / (squares + eps).sqrt()
-
-
-def _infer_lrn(data: Spec, *, nsize: int, **_: Any) -> Spec:
-    check_float(data)
-    if len(data.shape) not in (2, 4) or nsize < 1:
-        raise MXNetError(
-            f"needs data (N, C) or (N, C, H, W) and nsize > 0, got {data.shape}, nsize={nsize}"
-        )
-    return data
-
-
-@composed(
-    infer=_infer_lrn, flops=lambda data, *, out, nsize, **_: float(out.size * (nsize + 6)),
-    same_shape=True, mxnet_outputs=2,
-)  # fmt: skip
-def LRN(data, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int):
-    """Local response normalization: data / (knorm + alpha / nsize * S)^beta, shape kept.
-
-    data is (N, C) or (N, C, H, W). S is the sum of squares over the channels at most
-    (nsize - 1) // 2 away. A. Krizhevsky et al. (2012).
-    """
-    away, places = (nsize - 1) // 2, prod(data.shape[2:])
-    squares = (data * data).reshape((data.shape[0], 1, data.shape[1], places))
-    near = Pooling(squares, kernel=(2 * away + 1, 1), pad=(away, 0), pool_type="sum")
-    return data * (near.reshape(data.shape) * (alpha / nsize) + knorm) ** -beta
-
-
-# -- UpSampling -----------------------------------------------------------------------------------
-
-
-def _infer_upsampling(
-    *data: Spec, scale: int, sample_type: str, multi_input_mode: str, **_: Any
-) -> Spec:
-    check_choice("sample_type", sample_type, ("nearest",))
-    check_choice("multi_input_mode", multi_input_mode, ("concat", "sum"))
-    check_one_dtype(*data)
-    first = data[0].shape
-    if any(len(s.shape) != 4 for s in data) or scale < 1:
-        shapes = ", ".join(str(s.shape) for s in data)
-        raise MXNetError(f"needs images (N, C, H, W) and scale > 0, got {shapes}, scale={scale}")
-    H, W = first[2] * scale, first[3] * scale
-    for spec in data:
-        N, C, h, w = spec.shape
-        fits = h and w and H % h == 0 and W % w == 0 and H // h == W // w
-        if first[0] != N or not fits or (multi_input_mode == "sum" and first[1] != C):
-            raise MXNetError(f"input {spec.shape} does not scale up to the first's {(H, W)}")
-    channels = first[1] if multi_input_mode == "sum" else sum(s.shape[1] for s in data)
-    return Spec((first[0], channels, H, W), data[0].dtype)
-
-
-@op(infer=_infer_upsampling, flops=0, counted=True)
-def UpSampling(
-    xp, *data, scale: int, num_filter: int = 0, sample_type: str, multi_input_mode: str = "concat",
-    num_args: int = 1, workspace: int = 512,
-):  # fmt: skip
-    """Repeat each pixel scale x scale times: (N, C, H, W) -> (N, C, H scale, W scale).
-
-    Several inputs are scaled to the size of the first result, and joined along the channels or,
-    with multi_input_mode 'sum', added. sample_type must be 'nearest'; for 'bilinear' use
-    Deconvolution with bilinear weights, as MXNet does.
-    """
-    H, W = data[0].shape[2] * scale, data[0].shape[3] * scale
-    enlarged = [
-        xp.repeat(xp.repeat(x, H // x.shape[2], axis=2), W // x.shape[3], axis=3) for x in data
-    ]
-    if multi_input_mode == "concat":
-        return xp.concatenate(enlarged, axis=1)
-    return sum(enlarged[1:], start=enlarged[0])
-
-
-@UpSampling.gradient(saves="data.shape")
-def _(g, shapes, *, scale, multi_input_mode):
-    H, W = shapes[0][2] * scale, shapes[0][3] * scale
-    gradients = []
-    begin = 0
-    for N, C, h, w in shapes:
-        part = g
-        if multi_input_mode == "concat":
-            part = g.slice_axis(axis=1, begin=begin, end=begin + C)
-            begin += C
-        blocks = part.reshape((N, C, h, H // h, w, W // w))
-        gradients.append(blocks.sum(axis=(3, 5)))
-    return gradients

@@ -1,4 +1,4 @@
-"""Pooling: the maximum, mean, sum or norm of each window.
+"""Pooling: the maximum, mean or sum of each window.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(16).reshape((1, 1, 4, 4))
@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float
-from d2lmini.ops.chunking import along, place, share
+from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.pool_dense import (
@@ -184,13 +184,11 @@ def reduce_windows(xp: Any, x: Any, pool: Geometry, kind: int, y: Any) -> None:
 
 def _infer_pooling(
     data: Spec, *, kernel: Shape, pool_type: str, global_pool: bool, pooling_convention: str,
-    stride: Shape, pad: Shape, p_value: int | None, layout: str | None, **_: Any,
+    stride: Shape, pad: Shape, layout: str | None, **_: Any,
 ) -> Spec:  # fmt: skip
     check_float(data)
-    check_choice("pool_type", pool_type, ("max", "avg", "sum", "lp"))
+    check_choice("pool_type", pool_type, ("max", "avg", "sum"))
     check_choice("pooling_convention", pooling_convention, ("valid", "full"))
-    if pool_type == "lp":
-        check_choice("p_value", p_value, (1, 2, 3))
     check_layout(layout, len(data.shape) - 2 if global_pool else len(kernel), data)
     pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     if pool_type == "max" and any(p >= k for p, k in zip(pool.pad, pool.kernel)):
@@ -212,9 +210,9 @@ def Pooling(
     pad: Shape = (), p_value: int | None = None, count_include_pad: bool | None = None,
     layout: str | None = None, out=None,
 ):  # fmt: skip
-    """Maximum, mean, sum, or p-norm of each window; (N, C, *size) -> (N, C, *out).
+    """Maximum, mean or sum of each window; (N, C, *size) -> (N, C, *out).
 
-    pool_type 'max', 'avg', 'sum', or 'lp': (sum of x^p_value)^(1 / p_value), p_value 1, 2 or 3.
+    pool_type 'max', 'avg' or 'sum'; p_value belongs to MXNet's 'lp', which is left out.
     out = (size + 2 pad - kernel) // stride + 1; pooling_convention 'full' rounds up, so the last
     window may extend past the end. global_pool: one window, the image. Padding never wins a maximum
     and adds nothing to a sum; 'avg' divides by the window's places including padding unless
@@ -225,28 +223,19 @@ def Pooling(
     """
     pool = pool_of(data.shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     shape = (*data.shape[:2], *pool.out)
-    if pool_type != "lp" or p_value == 1:
-        y = xp.empty(shape, data.dtype) if out is None else out
-        reduce_windows(xp, data, pool, _kind_of(pool_type, count_include_pad), y)
-        return y
-    powers = data.astype(np.promote_types(data.dtype, "float32"), copy=False) ** p_value
-    y = xp.empty(shape, powers.dtype)
-    reduce_windows(xp, powers, pool, SUM, y)
-    return place(xp, (xp.sqrt if p_value == 2 else xp.cbrt)(y, out=y), data.dtype, out)
+    y = xp.empty(shape, data.dtype) if out is None else out
+    reduce_windows(xp, data, pool, _kind_of(pool_type, count_include_pad), y)
+    return y
 
 
 @Pooling.gradient(saves="data data.shape y")
 def _(
-    g, data, shape, y, *, kernel, pool_type, global_pool, pooling_convention, stride, pad, p_value,
+    g, data, shape, y, *, kernel, pool_type, global_pool, pooling_convention, stride, pad,
     count_include_pad,
 ):  # fmt: skip
     pool = pool_of(shape[2:], kernel, stride, pad, global_pool, pooling_convention)
     if pool_type == "max":
         return max_pooling_backward(g, data, y, pool=pool)
-    if pool_type == "lp" and p_value != 1:
-        # dy/dx = (x / y)^(p - 1); a window of zeros has the gradient 0.
-        g = g / (y + (y == 0)) ** (p_value - 1)
-        return pooling_spread(g, pool=pool, kind=SUM) * data ** (p_value - 1)
     return pooling_spread(g, pool=pool, kind=_kind_of(pool_type, count_include_pad))
 
 

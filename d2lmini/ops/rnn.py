@@ -32,12 +32,14 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, modes, op
 from d2lmini.ops.distributions import standard_uniform
-from d2lmini.ops.join import concat
+from d2lmini.ops.formula import pull_back
+from d2lmini.ops.join import concat, split, stack
+from d2lmini.ops.linalg import dot
 from d2lmini.ops.partial import Conflict
-from d2lmini.ops.rnn_compute import KINDS, Clip, Weights, layer_of, views_of
-from d2lmini.ops.rnn_steps import gradients_by_steps
+from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
 
 
 @dataclass(frozen=True)
@@ -210,12 +212,10 @@ def _infer(
     sequence_length: Spec | None = None, *, state_size: int, num_layers: int, bidirectional: bool,
     mode: str, p: float, projection_size: int | None, use_sequence_length: bool, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    if projection_size:
-        raise MXNetError("projection_size is not supported; put a Dense layer behind the LSTM")
-    if use_sequence_length or sequence_length is not None:
+    if projection_size or use_sequence_length or sequence_length is not None:
         raise MXNetError(
-            "sequence_length is not supported (MXNet ignores it on the CPU); unroll a cell with "
-            "valid_length=, or put SequenceMask behind a network of one direction"
+            "projection_size and sequence_length (which MXNet ignores on the CPU) are not "
+            "supported; put a Dense layer behind the LSTM, or unroll a cell with valid_length="
         )
     _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
@@ -254,8 +254,7 @@ def RNN(
     xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,
     num_layers: int, bidirectional: bool = False, mode: str, p: float = 0.0,
     state_outputs: bool = False, projection_size: int | None = None,
-    lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None,
-    lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, rng, training, out=None,
+    use_sequence_length: bool = False, rng, training, out=None,
 ):  # fmt: skip
     """A recurrent network over (T, N, C) -> (T, N, directions * state_size).
 
@@ -263,27 +262,21 @@ def RNN(
     weights and biases, a vector (for the order see the module's docstring). state, and state_cell
     for the LSTM: (num_layers * directions, N, state_size), forward before backward in each layer;
     state_outputs also returns the last states. In training a fraction p of the inputs of each layer
-    but the first is dropped. lstm_state_clip_min and _max bound the cell state of every step;
-    lstm_state_clip_nan replaces nan by the upper bound.
+    but the first is dropped.
 
     One dtype; 16 bits are computed in float32. MXNetError at the call for shapes, dtypes, and the
     unsupported projection_size and sequence_length. Not twice differentiable, as in MXNet. (On the
-    CPU MXNet 1.9 ignores p, sequence_length and the bounds.)
+    CPU MXNet 1.9 ignores p and sequence_length.)
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     if out is None:
         out = _empty(xp, network.outputs(data))
-    clip = _clip(xp, lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan)
     masks = _masks(xp, rng, p * training, network, data.dtype)
     states = _given(state, state_cell)
-    network.forward(layer_of(xp, mode, clip), data, [parameters], states, out, masks)
+    network.forward(layer_of(xp, mode), data, [parameters], states, out, masks)
     return out
-
-
-def _clip(xp: Any, low: float | None, high: float | None, nan: bool = False) -> Clip | None:
-    return None if low is None or high is None else Clip(xp, low, high, nan)
 
 
 def _masks(xp: Any, key: Any, p: float, network: Network, dtype: Any) -> Any:
@@ -297,15 +290,14 @@ def _masks(xp: Any, key: Any, p: float, network: Network, dtype: Any) -> Any:
 
 @RNN.gradient(saves="y data parameters state state_cell")
 def _(
-    g, y, data, parameters, state, state_cell, *, num_layers, bidirectional, mode, p,
-    lstm_state_clip_min, lstm_state_clip_max, rng, training, needs=ALL,
+    g, y, data, parameters, state, state_cell, *, num_layers, bidirectional, mode, p, rng, training,
+    needs=ALL,
 ):  # fmt: skip
     cell_head = g[2] if mode == "lstm" else None
     found = rnn_backward(
         g[0], y[0], y[-1], data, state, parameters, None, None, None, state_cell, g[1], cell_head,
         mode=mode, num_layers=num_layers, bidirectional=bidirectional, p=p if training else 0.0,
-        key=rng, low=lstm_state_clip_min, high=lstm_state_clip_max, wants_data=needs[0],
-        n_parameters=1,
+        key=rng, wants_data=needs[0], n_parameters=1,
     )  # fmt: skip
     return found if needs[0] else (None, *found)
 
@@ -395,6 +387,58 @@ def _(g, y, data, i2h, h2h, i2h_bias, h2h_bias, state, state_cell, *, mode, need
     return found if needs[0] else (None, *found)
 
 
+# -- step by step ----------------------------------------------------------------------------------
+#
+# A gradient that autograd records comes from this formula, so that it can be differentiated again.
+
+
+def _lstm(a: Any, c: Any, _h: Any, cell: Any) -> tuple[Any, Any]:
+    i, f, n, o = split(a + c, num_outputs=4, axis=1)
+    cell = f.sigmoid() * cell + i.sigmoid() * n.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
+def _gru(a: Any, c: Any, h: Any) -> tuple[Any]:
+    ar, az, an = split(a, num_outputs=3, axis=1)
+    cr, cz, cn = split(c, num_outputs=3, axis=1)
+    n = (an + (ar + cr).sigmoid() * cn).tanh()
+    return (n + (az + cz).sigmoid() * (h - n),)
+
+
+#: (products of input and of state, states) -> the next states, by `mode`.
+STEPS: dict[str, Any] = {
+    "rnn_tanh": lambda a, c, _h: [(a + c).tanh()],
+    "rnn_relu": lambda a, c, _h: [(a + c).relu()],
+    "lstm": _lstm,
+    "gru": _gru,
+}
+
+
+def _all_steps(
+    data: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any, h2h_bias: Any, *states: Any,
+    mode: str,
+) -> list[Any]:  # fmt: skip
+    """All states h and the last cell state, of a sequence (T, N, C) or one step (N, C)."""
+    steps: Any = data
+    if data.ndim == 3:
+        steps = split(data, num_outputs=data.shape[0], axis=0, squeeze_axis=True)
+    h = []
+    for x in steps if isinstance(steps, list) else [steps]:
+        a = dot(x, i2h_weight, transpose_b=True) + i2h_bias
+        c = dot(states[0], h2h_weight, transpose_b=True) + h2h_bias
+        states = STEPS[mode](a, c, *states)
+        h.append(states[0])
+    return [h[0] if data.ndim == 2 else stack(*h, axis=0), *states[1:]]
+
+
+_layer = Composed(_all_steps, "_rnn_layer_by_steps")
+
+
+def gradients_by_steps(gs: Any, inputs: Any, needs: Any, mode: str) -> list[Any]:
+    """The gradients of the inputs of `_rnn_layer`, from those of its outputs, recorded."""
+    return pull_back(_layer, gs, inputs, [needs[i] for i in range(len(inputs))], {"mode": mode})
+
+
 # -- back ------------------------------------------------------------------------------------------
 
 
@@ -423,8 +467,8 @@ def _flops_backward(
 def rnn_backward(
     xp, g, y, reserve, data, state, weight, h2h_weight=None, i2h_bias=None, h2h_bias=None,
     state_cell=None, head=None, head_cell=None, *, mode: str, num_layers: int = 1,
-    bidirectional: bool = False, p: float = 0.0, key=None, low: float | None = None,
-    high: float | None = None, n_parameters: int, wants_data: bool, out=None,
+    bidirectional: bool = False, p: float = 0.0, key=None, n_parameters: int, wants_data: bool,
+    out=None,
 ):  # fmt: skip
     """Gradients of `RNN` and `_rnn_layer`: of data if needed, the parameters and the states.
 
@@ -441,8 +485,8 @@ def rnn_backward(
         place[...] = 0 if given is None else given.reshape(place.shape)
     network = network_on(data.shape, mode, state.shape[-1], num_layers, bidirectional)
     network.backward(
-        layer_of(xp, mode, _clip(xp, low, high)), g, y, reserve, data, parameters, states, dstates,
-        dparameters, dx, _masks(xp, key, p, network, y.dtype),
+        layer_of(xp, mode), g, y, reserve, data, parameters, states, dstates, dparameters, dx,
+        _masks(xp, key, p, network, y.dtype),
     )  # fmt: skip
     return out
 

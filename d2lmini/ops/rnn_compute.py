@@ -46,22 +46,6 @@ class Weights(NamedTuple):
     h2h_bias: Any
 
 
-class Clip:
-    """x := x clipped to two bounds, in place; `nan`: nan becomes the upper bound."""
-
-    def __init__(self, xp: Any, low: float, high: float, nan: bool):
-        self.xp, self.low, self.high, self.nan = xp, low, high, nan
-
-    def __call__(self, x: Any) -> None:
-        if self.nan:
-            self.xp.fmin(x, self.high, out=x)
-        self.xp.clip(x, self.low, self.high, out=x)
-
-    def passes(self, x: Any) -> Any:
-        """1 where the clipped x lies between the bounds, so the gradient passes, else 0."""
-        return ((x > self.low) & (x < self.high)).astype(x.dtype)
-
-
 class Layer:
     """The parts that all kinds share.
 
@@ -74,9 +58,8 @@ class Layer:
     keeps: ClassVar[tuple[int, ...]] = ()
     slopes: ClassVar[tuple[int, ...]] = (1,)
 
-    def __init__(self, xp: Any, clip: Clip | None = None):
+    def __init__(self, xp: Any):
         self.xp = xp
-        self.clip = clip
 
     # -- forward ----------------------------------------------------------------------------------
 
@@ -235,7 +218,7 @@ class LSTM(Layer):
     def step(self, c, w, states, y, kept, work) -> list[Any]:
         gates, cell = kept
         gates += c
-        lstm_step(self.xp, gates, states[1], cell, y, work, self.clip)
+        lstm_step(self.xp, gates, states[1], cell, y, work)
         return [y, cell]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:
@@ -248,8 +231,6 @@ class LSTM(Layer):
             dh += g[t]
             self.xp.multiply(dh, through[t], out=work)
             dc += work
-            if self.clip is not None:
-                dc *= self.clip.passes(cells[t])
             d = D4[t]
             d[:, :3] *= dc[:, None]
             d[:, 3] *= dh
@@ -304,8 +285,8 @@ KINDS: dict[str, type[Layer]] = {"rnn_relu": Relu, "rnn_tanh": Tanh, "lstm": LST
 
 
 @with_kernels
-def layer_of(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
+def layer_of(xp: Any, mode: str) -> Layer:
     """The layer of a kind, for arrays of the module `xp`."""
     if xp is not np:
-        return layer_of.kernels[kind_of(xp)](xp, mode, clip)
-    return KINDS[mode](xp, clip)
+        return layer_of.kernels[kind_of(xp)](xp, mode)
+    return KINDS[mode](xp)

@@ -83,10 +83,9 @@ def gru_slopes(xp: Any, h: Any, rz: Any, n: Any, share: Any, dn: Any, dc: Any) -
     dr[...] = rest
 
 
-def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip: Any) -> None:
+def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any) -> None:
     """One step. gates (N, 4H) holds a + c and is filled with i f g o. c is the cell state; c_next
-    and y become the next cell state and the next state; work is overwritten; all (N, H). clip:
-    None, or a function that bounds c_next in place."""
+    and y become the next cell state and the next state; work is overwritten; all (N, H)."""
     H = c.shape[-1]
     i, f, g, o = (gates[:, k * H : k * H + H] for k in range(4))
     # The sigmoid of x is (1 + tanh(x / 2)) / 2: one pass of tanh computes all four gates.
@@ -102,8 +101,6 @@ def lstm_step(xp: Any, gates: Any, c: Any, c_next: Any, y: Any, work: Any, clip:
     xp.multiply(i, g, out=work)
     xp.multiply(f, c, out=c_next)
     c_next += work
-    if clip is not None:
-        clip(c_next)
     xp.tanh(c_next, out=work)
     xp.multiply(o, work, out=y)
 

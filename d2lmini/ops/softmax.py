@@ -1,4 +1,4 @@
-"""Softmax, related functions, and output ops with built-in loss gradients.
+"""Softmax, related functions, and an output op with a built-in loss gradient.
 
 >>> from d2lmini import nd
 >>> nd.softmax(nd.array([[1, 1], [0, 1000]]))
@@ -10,26 +10,23 @@
 softmax(x)_i = exp(x_i) / sum_j exp(x_j) along an axis. Subtracting the largest x first does not
 change the result and keeps exp from overflowing.
 
-`SoftmaxOutput`, `LinearRegressionOutput`, ... come from symbolic training: their forward gives the
-prediction; their backward gives the gradient of a loss that is never computed, and ignores the
-arriving gradient. They end a network and need no loss after them.
+`SoftmaxOutput` comes from symbolic training: its forward gives the prediction; its backward gives
+the gradient of a loss that is never computed, and ignores the arriving gradient. It ends a network
+and needs no loss after it.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.activation import sigmoid
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.identity import where
-from d2lmini.ops.index import pick
 from d2lmini.ops.reduce import reshape_to
 from d2lmini.ops.shape import arange_like
 
@@ -169,25 +166,6 @@ def _(g, y, dtype, *, axis, temperature):
     return _cast(dx if temperature in (None, 1) else dx * (1 / temperature), dtype)
 
 
-def _infer_softmax_activation(data: Spec, *, mode: str) -> Spec:
-    check_choice("mode", mode, ("instance", "channel"))
-    check_float(data)
-    if len(data.shape) < (3 if mode == "channel" else 1):
-        raise MXNetError(f"mode={mode!r} needs more axes, got {data.shape}")
-    return data
-
-
-@composed(infer=_infer_softmax_activation, flops=5, same_shape=True)
-def SoftmaxActivation(data, *, mode: str = "instance"):
-    """softmax along the last axis, or with mode 'channel' along axis 1. Old; use `softmax`."""
-    return softmax(data, axis=1 if mode == "channel" else -1)
-
-
-@SoftmaxActivation.gradient(saves="y")
-def _(g, y, *, mode):
-    return _softmax_gradient(g, y, 1 if mode == "channel" else -1)
-
-
 # -- SoftmaxOutput --------------------------------------------------------------------------------
 
 
@@ -283,94 +261,3 @@ def _(given, out, attrs):
     if not data or given["label"] is not None:
         return {}
     return {"label": (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]}
-
-
-def _infer_cross_entropy(data: Spec, label: Spec) -> Spec:
-    check_float(data, label)
-    if len(data.shape) != 2:
-        raise MXNetError(f"data must be (N, classes), got {data.shape}")
-    check_shape("label", label, data.shape[:1])
-    return Spec((1,), data.dtype)
-
-
-@composed(
-    infer=_infer_cross_entropy, flops=lambda data, label, *, out: 5.0 * data.size,
-    mixed_dtypes=True, constants=("label",),
-)  # fmt: skip
-def softmax_cross_entropy(data, label):
-    """Sum over the rows of -log(softmax(data)[label]): (N, classes), (N,) -> (1,).
-
-    label has data's dtype; numbers outside are clipped. (MXNet bounds each term at 18.42, which is
-    -log(1e-8); here it is exact.)
-    """
-    return -pick(log_softmax(data), label).sum().reshape((1,))
-
-
-# -- regression outputs ---------------------------------------------------------------------------
-
-
-def _infer_regression(data: Spec, label: Spec, **_: Any) -> Spec:
-    check_float(data, label)
-    shapes = [data.shape]
-    if len(data.shape) > 1 and prod(data.shape[1:]) == 1:
-        shapes.append(data.shape[:1])
-    check_shape("label", label, *shapes, why="the shape of data")
-    return data
-
-
-def _per_instance(shape: Shape, grad_scale: float) -> float:
-    """grad_scale over the number of outputs of one instance."""
-    return grad_scale / max(prod(shape[1:]), 1)
-
-
-_regression = partial(
-    composed, infer=_infer_regression, is_loss=True, mixed_dtypes=True,
-    same_shape=("data",), constants=("label",),
-)  # fmt: skip
-
-
-def _like(label: Any, y: Any) -> Any:
-    return reshape_to(label, y.shape).astype(y.dtype, copy=False)
-
-
-@_regression(flops=0)
-def LinearRegressionOutput(data, label, *, grad_scale: float = 1.0):
-    """data forward; backward (data - label) * grad_scale / m, the gradient of half the squared
-    error, with m outputs per instance. Backward ignores the arriving gradient."""
-    return data
-
-
-@_regression(flops=0)
-def MAERegressionOutput(data, label, *, grad_scale: float = 1.0):
-    """data forward; backward sign(data - label) * grad_scale / m: gradient of the absolute error.
-    As in MXNet the sign is -1 where data equals label.
-    """
-    return data
-
-
-@MAERegressionOutput.gradient(saves="y label")
-def _(g, y, label, *, grad_scale):
-    return ((y > _like(label, y)) * 2 - 1) * _per_instance(y.shape, grad_scale), None
-
-
-@_regression(flops=8)
-def LogisticRegressionOutput(data, label, *, grad_scale: float = 1.0):
-    """sigmoid(data) forward; backward (sigmoid(data) - label) * grad_scale / m: the gradient of the
-    cross-entropy of a binary prediction."""
-    return sigmoid(data)
-
-
-@LinearRegressionOutput.gradient(saves="y label")
-@LogisticRegressionOutput.gradient(saves="y label")
-def _(g, y, label, *, grad_scale):
-    return (y - _like(label, y)) * _per_instance(y.shape, grad_scale), None
-
-
-@LinearRegressionOutput.infer_inputs
-@MAERegressionOutput.infer_inputs
-@LogisticRegressionOutput.infer_inputs
-def _(given, out, attrs):
-    data = given["data"]
-    if not data or given["label"] is not None:
-        return {}
-    return {"label": data[:1] if len(data) == 2 and data[1] == 1 else data}

@@ -131,7 +131,7 @@ def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
 # -- mixed precision -------------------------------------------------------------------------------
 
 
-def mixed(rule: Op, infer: Any = like_weight32, **facts: Any) -> Op:
+def mixed(rule: Op) -> Op:
     """The op `mp_RULE`: the rule on the float32 master copy `weight32`, of which the weight is the
     rounded copy."""
     own = signature_of(rule.compute).without("out")
@@ -154,8 +154,8 @@ def mixed(rule: Op, infer: Any = like_weight32, **facts: Any) -> Op:
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
     return Op(
-        compute, name, infer=infer, mutates=[*changed, "weight32"], elementwise=True, grad=None,
-        flops=rule.flops + 1, **facts,  # type: ignore[operator]
+        compute, name, infer=like_weight32, mutates=[*changed, "weight32"], elementwise=True,
+        grad=None, flops=rule.flops + 1,  # type: ignore[operator]
     )  # fmt: skip
 
 

@@ -18,7 +18,11 @@ place; all arrays have the weight's spec.
 
 from __future__ import annotations
 
-from d2lmini.ops.update import update
+from typing import Any
+
+from d2lmini.base import MXNetError
+from d2lmini.ops.core import Spec, op
+from d2lmini.ops.update import like_weight, update
 from d2lmini.ops.update_program import limit
 
 
@@ -114,19 +118,6 @@ def _adamax_update(xp, w, h, mean, largest, *, lr, beta1: float = 0.9, beta2: fl
     return w - lr * (mean / largest), mean, largest
 
 
-@update(17)
-def _nadam_update(
-    xp, w, h, mean, var, *, lr, ahead: float, along: float, correction: float = 1.0,
-    beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
-):  # fmt: skip
-    """Means as in `adam_update`; w - lr * (ahead * h + along * mean) / (sqrt(var / correction) +
-    epsilon). After Dozat (2016); the optimizer computes the three factors from its schedule."""
-    mean = beta1 * mean + (1 - beta1) * h
-    var = beta2 * var + (1 - beta2) * h * h
-    step = lr * ahead * h + lr * along * mean
-    return w - step / (xp.sqrt(var / correction) + epsilon), mean, var
-
-
 @update(20, clip="clip_grad")
 def ftml_update(
     xp, w, h, d, v, z, *, lr, t: int, beta1: float = 0.6, beta2: float = 0.999,
@@ -152,3 +143,45 @@ def ftrl_update(xp, w, g, z, n, *, lr, wd, lamda1: float = 0.01, beta: float = 1
     z = z + g - (root - before) / lr * w
     shrunk = xp.maximum(xp.abs(z) - lamda1, 0)
     return -(shrunk * xp.sign(z) / ((beta + root) / lr + wd)), z, n
+
+
+# -- steps scaled by the norm of the whole weight --------------------------------------------------
+#
+# LAMB scales the step of each parameter by |weight| / |step|, so that large batches may use large
+# steps. The norms are separate reductions between the two ops.
+
+
+@update(15, always_written=("wd",))
+def lamb_update_phase1(
+    xp, w, g, mean, var, *, wd, t: int, beta1: float = 0.9, beta2: float = 0.999,
+    epsilon: float = 1e-6, bias_correction: bool = True,
+):  # fmt: skip
+    """The direction of step t: mean / (sqrt(var) + epsilon) + wd * weight, with running means of
+    the clipped gradient and its square, with bias correction if bias_correction.
+    After You et al. (2019)."""
+    m = mean = beta1 * mean + (1 - beta1) * g
+    v = var = beta2 * var + (1 - beta2) * g * g
+    if bias_correction:
+        m, v = mean / (1 - beta1**t), var / (1 - beta2**t)
+    return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
+
+
+def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, **_attrs: Any) -> Spec:
+    like_weight(weight, g)
+    if r1.shape[:1] != (1,) or r2.shape[:1] != (1,):
+        raise MXNetError(f"r1 and r2 are (1, ...), got shapes {r1.shape} and {r2.shape}")
+    return weight
+
+
+@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
+def lamb_update_phase2(
+    xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
+    out=None,
+):  # fmt: skip
+    """weight - lr * r1 / r2 * g, with r1 = |weight| clipped to the bounds that are >= 0 and
+    r2 = |g|. The ratio is 1 where either is 0. Both are the first element of their array."""
+    r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
+    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
+    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
+    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype)
+    return xp.subtract(weight, g * (ratio * g.dtype.type(lr)), out=out)

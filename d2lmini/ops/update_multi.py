@@ -9,16 +9,16 @@ steps in sequence. It processes chunks whose boundaries depend on sizes alone.
     steps   [Step(sgd_mom_update, {"lr": 0.1, "momentum": 0.9}), Step(sgd_mom_update, ...)]
     data    weight0, grad0, mom0, weight1, grad1, mom1
 
-The `preloaded_multi_` ops are MXNet's own ops of this kind; LARS uses them.
-
 >>> from d2lmini import nd
->>> w, lrs, wds = [nd.ones(2), nd.ones(3)], nd.array([0.5, 1]), nd.zeros(2)
->>> _ = nd.preloaded_multi_sgd_update(w[0], nd.ones(2), w[1], nd.ones(3), lrs, wds, num_weights=2,
-...                                   out=w)
->>> w[1]
+>>> from d2lmini.ops.core import invoke, registry
+>>> weight = nd.ones(2)
+>>> steps = [UpdateStep(registry["sgd_update"], {"lr": 0.5})]
+>>> invoke(registry["_fused_update"], (weight, nd.array([1, 2])), {"steps": steps})
+()
+>>> weight
 <BLANKLINE>
-[0. 0. 0.]
-<NDArray 3 @cpu(0)>
+[0.5 0. ]
+<NDArray 2 @cpu(0)>
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.checks import check_shapes
-from d2lmini.ops.core import Op, Spec, op, registry
+from d2lmini.ops.checks import check_float, refuse_gradient
+from d2lmini.ops.core import Op, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update import Step, bind
 
 #: Elements of a block: all arrays of a step and its temporaries stay in the L2 cache.
@@ -87,30 +86,31 @@ def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) ->
 
 
 @with_kernels
-def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any]) -> None:
-    """Run all steps, in blocks, on all cores. groups: the arrays of each step, weight first;
-    outs: the destination of each new weight."""
+def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
+    """Run all steps in place, in blocks, on all cores. groups: the arrays of each step, weight
+    first."""
     if xp is not np:
-        run.kernels[kind_of(xp)](xp, steps, groups, outs)
+        run.kernels[kind_of(xp)](xp, steps, groups)
         return
+    weights = [group[0] for group in groups]
     updates: list[Step] = []
     for i, step in enumerate(steps):
-        dtype = outs[i].dtype
-        if i and step == steps[i - 1] and dtype == outs[i - 1].dtype:
+        dtype = weights[i].dtype
+        if i and step == steps[i - 1] and dtype == weights[i - 1].dtype:
             updates.append(updates[-1])
         else:
             updates.append(bind(step.op, xp, dtype, step.attrs))
 
     def body(i: int, begin: int, end: int) -> None:
-        arrays = (*groups[i], outs[i])
-        if end - begin == outs[i].size <= BLOCK and outs[i].ndim:
+        weight, arrays = weights[i], (*groups[i], weights[i])
+        if end - begin == weight.size <= BLOCK and weight.ndim:
             updates[i](*arrays)
             return
         flat = [a.reshape(-1) for a in arrays]
         for at in range(begin, end, BLOCK):
             updates[i](*[a[at : min(at + BLOCK, end)] for a in flat])
 
-    over_pieces(outs, body)
+    over_pieces(weights, body)
 
 
 def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
@@ -121,9 +121,6 @@ def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
         groups.append(tuple(data[at : at + width]))
         at += width
     return groups
-
-
-# -- used by the optimizers ------------------------------------------------------------------------
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
@@ -152,63 +149,8 @@ def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tup
 @op(infer=_infer_steps, outputs=0, mutates=_written, flops=0, grad=None)
 def _fused_update(xp, *data, steps):
     """Run each of `steps` in place, on its arrays; no output."""
-    groups = groups_of(steps, data)
-    run(xp, steps, groups, [arrays[0] for arrays in groups])
+    run(xp, steps, groups_of(steps, data))
     return ()
-
-
-# -- MXNet's ops -----------------------------------------------------------------------------------
-
-
-def _declare(rule: Op) -> None:
-    """`preloaded_multi_RULE`: the rule on many weights. Rates and decays are the two last arrays,
-    which need not be computed yet (see `multi_lars`)."""
-    own = signature_of(rule.compute).without("lr", "wd", "lazy_update", "out")
-    width = len(own.inputs)
-    signature = Signature(
-        ("data",), (*own.words, "num_weights", "out"), {**own.defaults, "num_weights": 1},
-        {**own.annotations, "num_weights": "int"}, variadic=True,
-    )  # fmt: skip
-
-    def infer(*data: Spec, num_weights: int, **_attrs: Any) -> list[Spec]:
-        """The outputs of `rule` on each of the weights; then two arrays, lrs and wds."""
-        n = width * num_weights + 2
-        if len(data) != n:
-            raise MXNetError(f"num_weights={num_weights} weights take {n} arrays, got {len(data)}")
-        check_shapes((num_weights,), why="a number a weight", lrs=data[-2], wds=data[-1])
-        return [rule.infer(*data[i * width : (i + 1) * width]) for i in range(num_weights)]
-
-    def states(n: int, attrs: dict[str, Any]) -> list[int]:
-        return [i for i in range(n - n % width) if i % width > 1]
-
-    def names(attrs: dict[str, Any]) -> list[str]:
-        each = [f"{what}_{i}" for i in range(attrs["num_weights"]) for what in own.inputs]
-        return [*each, "lrs", "wds"]
-
-    @op(
-        f"preloaded_multi_{rule.name}", infer=infer,
-        outputs=lambda *, num_weights, **_: num_weights,
-        mutates=states if width > 2 else (), elementwise=True, flops=rule.flops, grad=None,
-        counted_inputs=names, symbolic=rule.name != "sgd_mom_update", free_dtypes=("data",),
-    )  # fmt: skip
-    @with_signature(
-        signature, f"`{rule.name}` of ({', '.join(own.inputs)}) ..., lrs, wds; the new weights."
-    )
-    def _(xp, *data, num_weights=1, out=None, **attrs):
-        *arrays, lrs, wds = data
-        if xp is np:
-            lrs, wds = map(float, lrs), map(float, wds)
-        steps = [
-            UpdateStep(rule, {**attrs, "lr": lr, "wd": wd}) for lr, wd in zip(lrs, wds, strict=True)
-        ]
-        groups = groups_of(steps, arrays)
-        outs = [xp.empty_like(group[0]) for group in groups] if out is None else out
-        run(xp, steps, groups, outs if isinstance(outs, (tuple, list)) else (outs,))
-        return outs
-
-
-for _name in ("sgd_update", "sgd_mom_update", "mp_sgd_update", "mp_sgd_mom_update"):
-    _declare(registry[_name])
 
 
 def _one_factor(factor: Spec, *data: Spec) -> tuple:
@@ -233,3 +175,85 @@ def _scale_arrays(xp, *data):
         return ()
     over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
     return ()
+
+
+# -- sums of squares, and finite gradients ---------------------------------------------------------
+
+
+def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
+    if num_arrays != len(data):
+        raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
+    for spec in data:
+        check_float(spec)
+    return Spec((1,), np.float32)
+
+
+def _one_each(*data: Spec, num_arrays: int) -> Spec:
+    return Spec((num_arrays,), _one(*data, num_arrays=num_arrays).dtype)
+
+
+def _reads_all(*data: Spec, **_: Any) -> float:
+    return sum(d.size for d in data)
+
+
+def _float32(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
+    return [np.dtype("float32")]
+
+
+def _array_names(attrs: dict[str, Any]) -> list[str]:
+    return [f"array_{i}" for i in range(attrs["num_arrays"])]
+
+
+@refuse_gradient
+@op(
+    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data), output_dtypes=_float32,
+    always_written=("num_arrays",), counted_inputs=_array_names,
+)  # fmt: skip
+def multi_sum_sq(xp, *data, num_arrays: int):
+    """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
+
+    def sum_sq(x: Any) -> Any:
+        x = x.astype(xp.float32, copy=False)
+        return xp.dot(x, x)
+
+    flat = [x.reshape(-1) for x in data]
+    if xp is not np:
+        return xp.stack([sum_sq(x) for x in flat])
+    cuts = [(i, b) for i, x in enumerate(flat) for b in range(0, max(x.size, 1), GRAIN)]
+    parts = [xp.zeros((), xp.float32)] * len(cuts)
+
+    def piece(k: int) -> None:
+        i, begin = cuts[k]
+        parts[k] = sum_sq(flat[i][begin : begin + GRAIN])
+
+    parallel_for(len(cuts), piece)
+    sums = xp.zeros(len(data), xp.float32)
+    for (i, _), part in zip(cuts, parts, strict=True):
+        sums[i] += part
+    return sums
+
+
+@refuse_gradient
+@op(
+    infer=_one, flops=_reads_all, reads_out=True, counted_inputs=_array_names,
+    output_dtypes=_float32, free_dtypes=("data",),
+)  # fmt: skip
+def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
+    """`all_finite` of all the arrays together; num_arrays says how many."""
+    finite = xp.isfinite(data[0]).all()
+    for x in data[1:]:
+        finite = finite & xp.isfinite(x).all()
+    if out is None:
+        out = xp.empty(1, xp.float32)
+    elif not init_output:
+        finite = finite & (out[0] != 0)
+    out[0] = finite
+    return out
+
+
+@refuse_gradient
+@op(infer=_one, flops=_reads_all, reads_out=True, output_dtypes=_float32)
+def all_finite(xp, data, *, init_output: bool = True, out=None):
+    """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
+    that is 0 stays 0, so that calls can be chained."""
+    return multi_all_finite.compute(xp, data, init_output=init_output, out=out)

@@ -81,8 +81,8 @@ def limit(xp: Any, x: Any, bound: Any) -> Any:
 
 
 def over(number: Any, rate: Any) -> Any:
-    """number / rate, inf at a rate of 0. On a GPU `rate` may be an array."""
-    return number / rate if type(rate) is not float or rate else np.inf
+    """number / rate, inf at a rate of 0."""
+    return number / rate if rate else np.inf
 
 
 #: The update of one parameter: step(*arrays, out).

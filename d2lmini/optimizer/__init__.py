@@ -12,8 +12,7 @@
 
 optimizer    the base class: names, learning rates, weight decay, counts of updates
 fused        base class of elementwise optimizers: one engine task for all parameters
-elementwise  SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, Nadam, FTML, Ftrl
-layerwise    LAMB, LARS: learning rates scaled by norms of whole parameters
+elementwise  SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, FTML, Ftrl; LAMB
 updater      Updater: an optimizer with the states of its weights, and their files
 """
 
@@ -22,19 +21,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.optimizer.optimizer import Optimizer, Test, create, register
+from d2lmini.optimizer.optimizer import Optimizer, create, register
 
 from d2lmini.optimizer.fused import Fused  # isort: skip
 from d2lmini.optimizer.elementwise import (  # isort: skip
-    FTML, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, AdamW, Ftrl, Nadam, RMSProp, Signum, ccSGD,
+    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, AdamW, Ftrl, RMSProp, Signum,
 )  # fmt: skip
-from d2lmini.optimizer.layerwise import LAMB, LARS  # isort: skip
 from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 
 __all__ = [
-    "FTML", "LAMB", "LARS", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "AdamW", "Adamax", "Ftrl",
-    "Fused", "Nadam", "Optimizer", "RMSProp", "Signum", "Test", "Updater", "ccSGD", "create",
-    "get_updater", "register",
+    "FTML", "LAMB", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "AdamW", "Adamax", "Ftrl", "Fused",
+    "Optimizer", "RMSProp", "Signum", "Updater", "create", "get_updater", "register",
 ]  # fmt: skip
 
 

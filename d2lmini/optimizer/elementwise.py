@@ -1,4 +1,4 @@
-"""Elementwise optimizers: the parameters of each and the op of its formula.
+"""The optimizers: the parameters of each and the op of its formula.
 
 The formulas are in `ops/update.py` and `ops/update_adaptive.py`. This module computes what changes
 from step to step: corrections for the bias of running means that start at zero.
@@ -17,9 +17,9 @@ from typing import Any
 
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import update, update_adaptive
-from d2lmini.ops.core import Op
+from d2lmini.ops.core import Op, invoke, registry
 from d2lmini.optimizer.fused import Fused
-from d2lmini.optimizer.optimizer import Declared, register
+from d2lmini.optimizer.optimizer import Declared, register, zeros_like
 
 Update = tuple[Op, dict[str, Any]]
 
@@ -48,17 +48,9 @@ class Momentum(Fused):
 class SGD(Momentum):
     """Stochastic gradient descent with momentum: `sgd_update`, `sgd_mom_update`.
 
-    `lazy_update` is for MXNet's sparse gradients; accepted and unused. `aggregate_num`, the number
-    of weights that MXNet updates at once, is unused too: d2lmini updates all weights at once."""
-
-    aggregates = True
+    `lazy_update` is for MXNet's sparse gradients; accepted and unused."""
 
     lazy_update: bool = True
-
-
-@register
-class ccSGD(SGD):
-    """Another name for SGD."""
 
 
 @register
@@ -196,34 +188,6 @@ class Adamax(Fused):
 
 
 @register
-class Nadam(Means, Fused):
-    """Adam with Nesterov momentum, which grows by a schedule: `_nadam_update`.
-
-    As in MXNet all parameters share one product of past momenta, which changes with each
-    parameter's update. So the order of the parameters affects the result; and over several devices
-    without a KVStore that updates, copies drift apart, because each copy's update counts."""
-
-    rule = update_adaptive._nadam_update
-    m_schedule = 1.0
-
-    schedule_decay: float = 0.004
-
-    def step(self, index: Any, lr: float, wd: float) -> Update:
-        t = self._index_update_count[index]
-        now, later = (
-            self.beta1 * (1.0 - 0.5 * 0.96 ** (k * self.schedule_decay)) for k in (t, t + 1)
-        )
-        self.m_schedule *= now
-        rule, attrs = super().step(index, lr, wd)
-        return rule, {
-            **attrs,
-            "ahead": (1.0 - now) / (1.0 - self.m_schedule),
-            "along": later / (1.0 - self.m_schedule * later),
-            "correction": 1.0 - self.beta2**t,
-        }
-
-
-@register
 class FTML(Fused):
     """Follow the moving leader: `ftml_update`. State: (d, v, z). A learning rate of 0 leaves weight
     and state unchanged (MXNet sets both to nan)."""
@@ -255,3 +219,40 @@ class Ftrl(Fused):
     ):
         super().__init__(**kwargs)
         self.lr, self.lamda1, self.beta = learning_rate, lamda1, beta
+
+
+# -- steps scaled by the norms of whole parameters, for very large batches -------------------------
+
+
+def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
+    op = registry[name]
+    return invoke(op, inputs, {**op.defaults, **attrs}, out)
+
+
+@register
+class LAMB(Means):
+    """Adam's direction, scaled to the norm of the weight times lr: `lamb_update_phase1`, norms,
+    `lamb_update_phase2`. lower_bound, upper_bound: clip the norm of the weight. The norms stay on
+    the device, so no update waits."""
+
+    epsilon: float = 1e-6
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    bias_correction: bool = True
+
+    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+        return zeros_like(weight), zeros_like(weight)
+
+    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
+        self._update_count(index)
+        direction = _call(
+            "lamb_update_phase1", weight, grad, *state, t=self._index_update_count[index],
+            beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon,
+            bias_correction=self.bias_correction, wd=self._get_wd(index),
+            **self._shared(),
+        )  # fmt: skip
+        _call(
+            "lamb_update_phase2", weight, direction, weight.norm(), direction.norm(),
+            lr=self._get_lr(index), lower_bound=float(self.lower_bound or -1.0),
+            upper_bound=float(self.upper_bound or -1.0), out=weight,
+        )  # fmt: skip

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import callsite, environment, families
+from d2lmini import callsite, families
 from d2lmini.bfloat16 import is_half
 from d2lmini.families import Family
 from d2lmini.ndarray import NDArray, zeros
@@ -54,8 +54,6 @@ class Optimizer:
     opt_registry: ClassVar[Family]
     #: In mixed precision, states are (state, float32 copy), as of SGD and NAG; else the reverse.
     master_last = False
-    #: MXNet updates several weights at once, `aggregate_num`.
-    aggregates = False
 
     def __init__(
         self,
@@ -90,8 +88,6 @@ class Optimizer:
         self._index_update_count = self._all_index_update_counts[0]
         self.clip_gradient = clip_gradient
         self.multi_precision = multi_precision
-        together = environment.read("MXNET_OPTIMIZER_AGGREGATION_SIZE")
-        self.aggregate_num = together if self.aggregates else 0
         self.idx2name = dict(param_idx2name or {})
         self._attributes: dict[str, dict[str, str]] = {}  # of the variables of `sym`, by name
         if sym is not None:
@@ -285,15 +281,3 @@ create = Optimizer.create_optimizer
 def zeros_like(weight: NDArray) -> NDArray:
     """An initial state: zeros with the weight's shape, dtype and context."""
     return zeros(weight.shape, ctx=weight.context, dtype=weight.dtype)
-
-
-@register
-class Test(Optimizer):
-    """For tests: weight += rescale_grad * grad; the state becomes a float32 copy of the weight."""
-
-    def create_state(self, index: Any, weight: NDArray) -> NDArray:
-        return zeros(weight.shape, ctx=weight.context)
-
-    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        weight[:] = weight + grad * self.rescale_grad
-        weight.copyto(state)

@@ -9,8 +9,8 @@
 
 A file of states is a `.params` file. It holds the arrays, and one array of bytes with JSON text
 that gives the place of each array and, optionally, the optimizer's attributes. Loading runs no code
-(MXNet's own files are pickles, which can run any code): classes are looked up by their registered
-names, and attributes are only numbers, strings, lists and dictionaries. Every value must have the
+(MXNet's own files are pickles, which can run any code): classes are only compared by
+name, and attributes are only numbers, strings, lists and dictionaries. Every value must have the
 kind expected in its place (`restore.py`); otherwise nothing of the file is used.
 """
 
@@ -27,7 +27,6 @@ import numpy as np
 
 from d2lmini import serialize
 from d2lmini.base import MXNetError
-from d2lmini.context import Context
 from d2lmini.device import roles
 from d2lmini.ndarray import NDArray, array
 from d2lmini.optimizer.optimizer import Optimizer
@@ -50,7 +49,6 @@ class Updater:
         self.optimizer = optimizer
         self.states: dict[Any, Any] = {}
         self.states_synced: dict[Any, bool] = {}
-        self.aggregate_updates = optimizer.aggregate_num > 0
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         """Update one weight, or lists of weights: in one task if the optimizer can (`Fused`)."""
@@ -77,12 +75,8 @@ class Updater:
         if index not in self.states:
             return self.optimizer.create_state_multi_precision(index, weight)
         self._check_fits(self.optimizer, index, self.states[index], weight)
-        state = self.sync_state_context(self.states[index], weight.context)
+        state = _map_arrays(self.states[index], lambda x: x.as_in_context(weight.context))
         return _map_arrays(state, lambda x: x.as_np_ndarray()) if weight.is_np else state
-
-    def sync_state_context(self, state: Any, context: Context) -> Any:
-        """The state, moved to `context`."""
-        return _map_arrays(state, lambda x: x.as_in_context(context))
 
     def _check_fits(self, optimizer: Optimizer, index: Any, state: Any, weight: NDArray) -> None:
         """MXNetError unless `state`, of a file, is as the optimizer makes it for this weight."""
@@ -125,7 +119,7 @@ class Updater:
         try:
             found, described = _read(states)
             if described is not None:
-                optimizer, changes = restore(described, optimizer)
+                changes = restore(described, optimizer)
                 restored = copy.copy(optimizer)
                 restored.__dict__.update(changes[0][1])
             for index, state in found.items():
@@ -141,7 +135,6 @@ class Updater:
         self.states_synced = dict.fromkeys(found, False)
         for changed, values in changes:
             changed.__dict__.update(values)
-        self.optimizer = optimizer
         optimizer._set_current_context(0)
 
 

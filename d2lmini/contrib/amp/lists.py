@@ -34,14 +34,12 @@ _FLOAT32 = """
     rsqrt rcbrt gamma gammaln smooth_l1
     _power _power_scalar _rpower_scalar broadcast_power _hypot _hypot_scalar broadcast_hypot
     _rdiv_scalar
-    sum nansum prod nanprod mean norm moments argsort topk khatri_rao
-    softmax softmin log_softmax SoftmaxActivation softmax_cross_entropy
-    InstanceNorm LayerNorm GroupNorm L2Normalization LRN
-    SoftmaxOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
-    MakeLoss make_loss CTCLoss
-    linalg_gelqf linalg_gemm linalg_gemm2 linalg_potrf linalg_potri linalg_sumlogdiag linalg_syevd
-    linalg_syrk linalg_trmm linalg_trsm linalg_makediag linalg_extractdiag linalg_maketrian
-    linalg_extracttrian linalg_inverse linalg_det linalg_slogdet"""
+    sum nansum prod nanprod mean norm moments argsort topk
+    softmax softmin log_softmax
+    InstanceNorm LayerNorm GroupNorm L2Normalization
+    SoftmaxOutput MakeLoss make_loss CTCLoss
+    linalg_gelqf linalg_gemm2 linalg_potrf linalg_potri linalg_sumlogdiag linalg_syevd
+    linalg_trsm linalg_makediag linalg_extractdiag linalg_inverse linalg_det linalg_slogdet"""
 
 # Besides the ops on two arrays.
 _WIDEST = "add_n concat stack dot batch_dot where"
@@ -54,7 +52,7 @@ _CONDITIONAL = (
 # d2lmini's own ops that Gluon's layers and losses call, and the kind of the ops they stand for.
 _OWN = {"_softmax_cross_entropy": "float32", "_squared_error": "float32", "_rnn_layer": "low"}
 
-_LOSS_OUTPUTS = "SoftmaxOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput"
+_LOSS_OUTPUTS = "SoftmaxOutput"
 
 
 def check_target(target_dtype: Any) -> np.dtype:

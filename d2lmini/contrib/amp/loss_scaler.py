@@ -28,7 +28,7 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
-from d2lmini.ops.update_norms import multi_all_finite
+from d2lmini.ops.update_multi import multi_all_finite
 from d2lmini.optimizer import Optimizer
 from d2lmini.scopes import contextmanager
 

@@ -175,14 +175,6 @@ _DISTRIBUTIONS = {
     "exponential": _Distribution("lam", "-log(1 - y) / A(lam)", _UNIFORM, "lam > 0"),
     "gamma": _Distribution("alpha beta", "gamma_of(s, alpha) * beta"),
     "poisson": _Distribution("lam", "poisson_of(s, lam)"),
-    "negative_binomial": _Distribution(
-        "k p", "poisson_of(s, p < 1 ? gamma_of(s, k) * (1 - p) / p : 0 * k)"
-    ),
-    "generalized_negative_binomial": _Distribution(
-        "mu alpha", "poisson_of(s, gamma_of(s, 1 / fmax(alpha, 1e-12)) * fmax(alpha, 1e-12) * mu)"
-    ),
-    # The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
-    "integers": _Distribution("low range", "low + (long long) (next_long(s) % range)"),
 }
 
 

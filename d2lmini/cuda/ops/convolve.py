@@ -22,9 +22,8 @@ from typing import Any
 
 from d2lmini.cuda.kernels import depthwise, windows
 from d2lmini.ops.conv_algorithms import choose_algorithm
-from d2lmini.ops.im2col import col2im, im2col
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, geometry
+from d2lmini.ops.windows import Geometry
 
 #: Most bytes of the columns, unless one image needs more.
 WORKSPACE = 256 << 20
@@ -79,19 +78,3 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
 @choose_algorithm.kernel("cuda")
 def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Any:
     return depthwise if groups > 1 and w[1] == 1 else sys.modules[__name__]
-
-
-@im2col.kernel("cuda")
-def _(xp, data, *, out=None, **how):
-    (N, C), geo = data.shape[:2], geometry(data.shape[2:], **how)
-    out = xp.empty((N, C * geo.taps, prod(geo.out)), data.dtype) if out is None else out
-    windows.im2col(xp, xp.ascontiguousarray(data), out, geo)
-    return out
-
-
-@col2im.kernel("cuda")
-def _(xp, data, *, output_size, **how):
-    geo = geometry(output_size, **how)
-    image = xp.empty((data.shape[0], data.shape[1] // geo.taps, *output_size), data.dtype)
-    windows.col2im(xp, xp.ascontiguousarray(data), image, geo)
-    return image

@@ -9,27 +9,22 @@ from typing import Any
 
 from d2lmini.cuda.kernels import recurrent, reductions
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Clip, Layer, layer_of, sum_rows
+from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Layer, layer_of, sum_rows
 
 
 class FusedLSTM(LSTM):
     """`LSTM`, with one kernel for each step."""
 
-    @property
-    def bounds(self) -> recurrent.Bounds:
-        clip = self.clip
-        return None if clip is None else (bool(clip.nan), float(clip.low), float(clip.high))
-
     def step(self, c, w, states, y, kept, work) -> list[Any]:
         gates, cell = kept
-        recurrent.lstm_step(self.xp, c, states[1], gates, cell, y, self.bounds)
+        recurrent.lstm_step(self.xp, c, states[1], gates, cell, y)
         return [y, cell]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:
         (gates, cells), (dh, dc), cell = kept, heads, before[1]
         for t in reversed(range(len(g))):
             d = D[0][t]
-            recurrent.lstm_back(self.xp, g[t], dh, gates[t], cell[t], cells[t], dc, d, self.bounds)
+            recurrent.lstm_back(self.xp, g[t], dh, gates[t], cell[t], cells[t], dc, d)
             matmul(self.xp, d, across, dh)
 
 
@@ -54,8 +49,8 @@ FUSED: dict[str, type[Layer]] = {**KINDS, "lstm": FusedLSTM, "gru": FusedGRU}
 
 
 @layer_of.kernel("cuda")
-def _(xp: Any, mode: str, clip: Clip | None = None) -> Layer:
-    return FUSED[mode](xp, clip)
+def _(xp: Any, mode: str) -> Layer:
+    return FUSED[mode](xp)
 
 
 @sum_rows.kernel("cuda")

@@ -16,15 +16,10 @@ from d2lmini.ops.update_multi import UpdateStep, run
 
 
 @run.kernel("cuda")
-def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple], outs: Sequence[Any]) -> None:
+def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     """On a GPU: steps that differ only in their arrays are one launch."""
-    in_place = []
-    for (weight, *others), out in zip(groups, outs, strict=True):
-        if out is not weight:
-            xp.copyto(out, weight)
-        in_place.append((out, *others))
-    for members in _alike(steps, in_place):
-        outside(partial(_update, xp, steps, members, [in_place[i] for i in members]))
+    for members in _alike(steps, groups):
+        outside(partial(_update, xp, steps, members, [groups[i] for i in members]))
 
 
 def _update(
