@@ -41,21 +41,6 @@ def adam_update(
     return w - lr * (mean / (xp.sqrt(var) + epsilon)), mean, var
 
 
-# -- decoupled weight decay ------------------------------------------------------------------------
-
-
-@update(14)
-def _decoupled_adam_update(
-    xp, w, g, mean, var, *, lr, wd, rate: float, beta1: float = 0.9, beta2: float = 0.999,
-    epsilon: float = 1e-8,
-):  # fmt: skip
-    """Means as in `adam_update`, of g; w - lr * mean / (sqrt(var) + epsilon) - rate * wd * w.
-    After Loshchilov and Hutter (2017)."""
-    mean = beta1 * mean + (1 - beta1) * g
-    var = beta2 * var + (1 - beta2) * g * g
-    return (1 - rate * wd) * w - lr * (mean / (xp.sqrt(var) + epsilon)), mean, var
-
-
 # -- sums and means of squares ---------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ steps in sequence. It processes chunks whose boundaries depend on sizes alone.
 >>> weight = nd.ones(2)
 >>> steps = [UpdateStep(registry["sgd_update"], {"lr": 0.5})]
 >>> invoke(registry["_fused_update"], (weight, nd.array([1, 2])), {"steps": steps})
-()
+[]
 >>> weight
 <BLANKLINE>
 [0.5 0. ]

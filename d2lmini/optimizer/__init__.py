@@ -12,7 +12,7 @@
 
 optimizer    the base class: names, learning rates, weight decay, counts of updates
 fused        base class of elementwise optimizers: one engine task for all parameters
-elementwise  SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam, AdamW, Adamax, FTML, Ftrl; LAMB
+elementwise  SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam, Adamax, FTML, Ftrl; LAMB
 updater      Updater: an optimizer with the states of its weights, and their files
 """
 
@@ -25,12 +25,12 @@ from d2lmini.optimizer.optimizer import Optimizer, create, register
 
 from d2lmini.optimizer.fused import Fused  # isort: skip
 from d2lmini.optimizer.elementwise import (  # isort: skip
-    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, AdamW, Ftrl, RMSProp, Signum,
+    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, RMSProp, Signum,
 )  # fmt: skip
 from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 
 __all__ = [
-    "FTML", "LAMB", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "AdamW", "Adamax", "Ftrl", "Fused",
+    "FTML", "LAMB", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Fused",
     "Optimizer", "RMSProp", "Signum", "Updater", "create", "get_updater", "register",
 ]  # fmt: skip
 

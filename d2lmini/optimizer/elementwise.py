@@ -156,24 +156,6 @@ class Adam(Means, Fused):
 
 
 @register
-class AdamW(Means, Fused):
-    """Adam with decoupled weight decay, applied to the weight instead of the means.
-
-    w - lr * (mean / (sqrt(var) + epsilon) + wd * w). correct_bias: scale the step as Adam does.
-    (MXNet 1.9 has only the op, `adamw_update`.)"""
-
-    rule = update_adaptive._decoupled_adam_update
-
-    epsilon: float = 1e-6
-    correct_bias: bool = True
-
-    def step(self, index: Any, lr: float, wd: float) -> Update:
-        scale = self._unbiased(index) if self.correct_bias else 1.0
-        rule, attrs = super().step(index, lr * scale, wd)
-        return rule, {**attrs, "rate": lr}
-
-
-@register
 class Adamax(Fused):
     """Adam with a decaying maximum of gradients in place of the mean square: `_adamax_update`."""
 
