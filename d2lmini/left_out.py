@@ -63,7 +63,8 @@ LEFT_OUT = {
     "x / x.shape[-1] ** 0.5 does the same": "div_sqrt_dim",
     "-nd.pick(nd.log_softmax(x), label).sum() does the same": "softmax_cross_entropy",
     "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
-    "nd.random.NAME(shape=x.shape) does the same": "uniform_like normal_like gamma_like exponential_like poisson_like",
+    "nd.random.NAME(shape=x.shape) does the same": """
+        uniform_like normal_like gamma_like exponential_like poisson_like""",
     "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm linalg.gemm",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
     "np.random.negative_binomial makes a NumPy array": "*negative_binomial*",

@@ -8,9 +8,9 @@
 True
 
 `_random_NAME` draws numbers of `shape`; `_sample_NAME` an array of `shape` for every element of its
-parameter arrays. Parameters out of range fail at run time, as in MXNet: the error is kept on the result. Names and parameters are MXNet
-1.9's; the streams are not (a seed gives other numbers in MXNet, and others on a GPU than on the
-CPU: see `cuda/kernels/random_numbers.py`).
+parameter arrays. Parameters out of range fail at run time, as in MXNet: the error is kept on the
+result. Names and parameters are MXNet 1.9's; the streams are not (a seed gives other numbers in
+MXNet, and others on a GPU than on the CPU: see `cuda/kernels/random_numbers.py`).
 """
 
 from __future__ import annotations

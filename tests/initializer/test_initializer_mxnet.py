@@ -1,7 +1,7 @@
 """Initializers against the real MXNet 1.9.1, where one is at hand (`make test-mxnet`).
 
 The same program runs in both libraries. What is deterministic must be equal, what is drawn must
-agree in mean, deviation, bounds and orthogonality.
+agree in mean, deviation and bounds.
 """
 
 from __future__ import annotations
@@ -51,9 +51,6 @@ def initialize(mx):
     for size in (8, 10, 4):
         fill(f"exact lstmbias {size}", init.LSTMBias(2.0), (size,))
     fill("exact constant array", init.Constant(nd.array([1, 2, 3])), (2, 3))
-    fill("exact mixed", init.Mixed(["b_", ".*"], [init.Zero(), init.One()]), (2,))
-    fill("exact mixed b", init.Mixed(["b_", ".*"], [init.Zero(), init.One()]), (2,), "b_weight")
-    fill("exact load", init.Load({"arg:a_weight": nd.array([5, 6])}), (2,))
 
     big = (200, 60, 5, 2)
     for scale in (0.07, 1.5):
@@ -69,10 +66,6 @@ def initialize(mx):
             fill(f"drawn msra {factor} {slope}", init.MSRAPrelu(factor, slope), big)
     fill("fails", init.Xavier(), (3,))
     fill("fails too", init.Xavier(factor_type="x"), (3, 3))
-    for kind in ("uniform", "normal"):
-        for shape in ((20, 50), (50, 20), (10, 3, 2, 2), (6, 6)):
-            key = f"orthogonal {kind} {shape}"
-            fill(key, init.Orthogonal(1.3, kind), shape)
 
     for name in (
         "zeros",
@@ -83,7 +76,6 @@ def initialize(mx):
         "normal",
         "xavier",
         "msraprelu",
-        "orthogonal",
         "bilinear",
         "lstmbias",
         "Xavier",
@@ -131,11 +123,3 @@ def test_draws_have_the_same_mean_deviation_and_bounds(mine, theirs):
             assert abs(a).max() == pytest.approx(abs(b).max(), rel=1e-3), key
         else:
             assert np.quantile(a, 0.99) == pytest.approx(np.quantile(b, 0.99), rel=0.03), key
-
-
-def test_orthogonal_matrices_have_the_same_products(mine, theirs):
-    for key in keys(mine[0], theirs[0], "orthogonal"):
-        a, b = (x[0][key].reshape(len(x[0][key]), -1) for x in (mine, theirs))
-        if a.shape[0] > a.shape[1]:
-            a, b = a.T, b.T
-        np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-5, err_msg=key)

@@ -1,9 +1,9 @@
-"""Metrics: what they give, local and global sums, names, and that most of them do not wait."""
+"""Metrics: what they give, names, and that most of them do not wait."""
 
 from __future__ import annotations
 
 import json
-from math import exp, isnan, log, sqrt
+from math import isnan, log, sqrt
 
 import numpy as np
 import pytest
@@ -39,16 +39,11 @@ TABLE = [
     ("mcc", [([0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [1, 0]])], 2 / sqrt(2 * 3 * 2)),
     ("mcc", [([0, 1], [[1, 0], [0, 1]]), ([0, 1], [[0, 1], [1, 0]])], 0.0),
     ("mcc", [([0, 0], [[0, 1], [1, 0]])], 0.0),
-    ("pcc", [([0, 1, 1, 1], [[1, 0], [0, 1], [0, 1], [1, 0]])], 2 / sqrt(2 * 3 * 2)),
-    ("pcc", [([0, 1, 2], [0, 1, 2])], 1.0),
-    ("pcc", [([0, 1], [0, 1]), ([2], [2])], 1.0),
-    ("pcc", [([0, -1, 2, 1], [1, -2, 2, 0])], -0.1),
     ("mae", [([1, 2], [2, 4]), ([0], [3])], (1.5 + 3) / 2),
     ("mae", [([1, 2], [[2], [4]])], 1.5),
     ("mse", [([1, 2], [2, 4]), ([0], [3])], (2.5 + 9) / 2),
     ("rmse", [([1, 2], [2, 4]), ([0], [3])], (sqrt(2.5) + 3) / 2),
     ("loss", [(None, [1, 2, 6]), (None, [3])], 3.0),
-    ("pearsonr", [([1, 2, 3], [2, 4, 6]), ([1, 2, 3], [3, 2, 1])], 0.0),
 ]
 
 
@@ -68,46 +63,11 @@ def test_value(made, updates, value):
     name, got = made.get()
     assert name == made.name and type(got) is float
     assert got == pytest.approx(value, rel=1e-5, abs=1e-6)
-    assert made.get_global()[1] == pytest.approx(value, rel=1e-5, abs=1e-6)
     # Lists of arrays are the same.
     made.reset()
     for label, pred in updates:
         made.update([arrays(label)], [arrays(pred)])
     assert made.get()[1] == got
-
-
-PER_UPDATE = ("mae", "mse", "rmse", "pearsonr")
-
-
-@pytest.mark.parametrize("made", [row[0] for row in TABLE if row[1][0][0] is not None])
-def test_local_and_global(made):
-    """reset_local forgets what the global value remembers; reset forgets both."""
-    made = metric.create(made)
-    if getattr(made, "axis", 1) != 1:
-        return
-    made.reset()
-    numbers = made.name in PER_UPDATE
-    first = ([1, 0, 2], [1, 5, 2]) if numbers else ([0, 1], [[0.9, 0.1], [0.6, 0.4]])
-    second = ([1, 0, 2], [3, 1, 2]) if numbers else ([0, 1], [[0.6, 0.4], [0.3, 0.7]])
-    values = []
-    for label, pred in (first, second):
-        made.reset_local()
-        assert isnan(made.get()[1])
-        made.update(nd.array(label), nd.array(pred))
-        values.append(made.get()[1])
-    together = made.get_global()[1]
-    once = metric.create(type(made), **settings(made))
-    for label, pred in (first, second):
-        once.update(nd.array(label), nd.array(pred))
-    assert together == pytest.approx(once.get()[1])
-    assert made.get()[1] == values[1]
-    made.reset()
-    assert isnan(made.get()[1]) and isnan(made.get_global()[1])
-
-
-def settings(made):
-    keys = ("ignore_label", "top_k", "average", "eps")
-    return {key: getattr(made, key) for key in keys if hasattr(made, key)}
 
 
 # -- making them ----------------------------------------------------------------------------------
@@ -147,7 +107,6 @@ def test_register():
     made.update(None, nd.array([3, 4]))
     made.update(None, nd.array([2]))
     assert made.get() == ("largest", 4.0)
-    assert made.get_global() == made.get()  # it keeps no global sums
     assert type(metric.create("largest", "x")) is Largest
     with pytest.raises(TypeError, match="EvalMetric"):
         metric.register(dict)
@@ -162,28 +121,6 @@ def test_register():
         metric.register(other())
 
 
-def test_ones_own_metric_in_the_old_way():
-    class Own(metric.EvalMetric):
-        def __init__(self):
-            super().__init__("own", has_global_stats=True)
-
-        def update(self, labels, preds):
-            self.sum_metric += 3
-            self.global_sum_metric += 3
-            self.num_inst += 2
-            self.global_num_inst += 2
-
-    made = Own()
-    made.update(1, 2)
-    made.reset_local()
-    made.update(1, 2)
-    assert (made.sum_metric, made.num_inst, made.get()) == (3, 2, ("own", 1.5))
-    assert (made.global_sum_metric, made.global_num_inst) == (6, 4)
-    assert made.get_global() == ("own", 1.5)
-    with pytest.raises(NotImplementedError, match="define update"):
-        metric.EvalMetric("x").update(1, 2)
-
-
 def test_texts_and_settings():
     made = metric.Accuracy()
     assert str(made) == "EvalMetric: {'accuracy': nan}"
@@ -194,7 +131,6 @@ def test_texts_and_settings():
     assert metric.TopKAccuracy(3).get_config()["name"] == "top_k_accuracy_3"
     assert json.dumps(metric.Perplexity(0).get_config())
     assert [name for name, _ in made.get_name_value()] == ["accuracy"]
-    assert [name for name, _ in made.get_global_name_value()] == ["accuracy"]
 
 
 # -- several, and functions -----------------------------------------------------------------------
@@ -210,11 +146,8 @@ def test_composite():
     assert both.get() == (["accuracy", "mae"], [0.5, 1.0])
     assert both.get_name_value() == [("accuracy", 0.5), ("mae", 1.0)]
     assert str(both) == "EvalMetric: {'accuracy': 0.5, 'mae': 1.0}"
-    both.reset_local()
-    assert isnan(both.get()[1][0])
-    assert both.get_global_name_value() == [("accuracy", 0.5), ("mae", 1.0)]
     both.reset()
-    assert isnan(both.get_global()[1][1])
+    assert isnan(both.get()[1][1])
     assert [m["name"] for m in both.get_config()["metrics"]] == ["accuracy", "mae"]
 
 
@@ -273,7 +206,7 @@ def test_check_label_shapes():
         metric.check_label_shapes([label], [pred, pred])
 
 
-@pytest.mark.parametrize("name", ["acc", "ce", "nll_loss", "f1", "mcc", "pcc"])
+@pytest.mark.parametrize("name", ["acc", "ce", "nll_loss", "f1", "mcc"])
 def test_labels_that_do_not_fit(name):
     made = metric.create(name)
     with pytest.raises(ValueError, match=r"labels 2 .* predictions 3"):
@@ -293,16 +226,12 @@ def test_other_errors():
     assert three.get()[1] == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="average"):
         metric.MCC(average="median")
-    with pytest.raises(ValueError, match="average"):
-        metric.PearsonCorrelation(average="median")
     with pytest.raises(ValueError, match="labels 2 does not match"):
         metric.Perplexity(None).update(nd.array([0, 1]), nd.array([[0.5, 0.5]] * 3))
     with pytest.raises(ValueError, match=r"predictions \(3, 2\) need 3 labels, got \(2,\)"):
         metric.Perplexity(None).update([nd.array([0, 1])], [nd.array([[0.5, 0.5]] * 3)])
     with pytest.raises(ValueError, match=r"\(N, C\)"):
         metric.TopKAccuracy(2).update(nd.array([0, 1]), nd.array([0, 1]))
-    with pytest.raises(ValueError, match=r"labels \(2,\)"):
-        metric.PearsonCorrelation().update(nd.ones(2), nd.ones((2, 1)))
 
 
 def test_numpy_arrays_and_other_dtypes_do():
@@ -318,17 +247,6 @@ def test_numpy_arrays_and_other_dtypes_do():
     mae = metric.MAE()
     mae.update(nd.array([1, 2], dtype="int32"), nd.array([1, 1]))
     assert mae.get()[1] == 0.5
-
-
-def test_micro_pearson_is_the_correlation_of_all():
-    rng = np.random.default_rng(0)
-    made = metric.PearsonCorrelation(average="micro")
-    label, pred = 1e3 + rng.random((5, 40)), rng.random((5, 40))
-    for a, b in zip(label, pred, strict=True):
-        made.update(nd.array(a, dtype="float64"), nd.array(b, dtype="float64"))
-    assert made.get()[1] == pytest.approx(np.corrcoef(label.ravel(), pred.ravel())[0, 1])
-    made.reset_local()
-    assert isnan(made.get()[1])
 
 
 # -- waiting --------------------------------------------------------------------------------------
@@ -379,13 +297,6 @@ def test_perplexity_of_a_bare_vector_takes_each_number_for_a_row():
     assert made.get()[1] == pytest.approx(4)
 
 
-def test_perplexity_of_a_uniform_guess_is_the_number_of_classes():
-    made = metric.Perplexity(None)
-    made.update(nd.array([3, 1]), nd.full((2, 7), 1 / 7))
-    assert made.get()[1] == pytest.approx(7, rel=1e-5)
-    assert made.get()[1] == pytest.approx(exp(made.sum_metric / made.num_inst))
-
-
 # -- every metric in the real MXNet ----------------------------------------------------------------
 
 #: A metric, and the kinds of random batches that it sees.
@@ -403,12 +314,9 @@ MXNET_ROWS = [
     ("metric.F1(average='micro')", "binary"),
     ("metric.create('mcc')", "binary"),
     ("metric.MCC(average='micro')", "binary"),
-    ("metric.PCC()", "binary classes named signed rows"),
     ("metric.create('mae')", "vector turned matrix"),
     ("metric.create('mse')", "vector turned matrix"),
     ("metric.create('rmse')", "vector turned matrix"),
-    ("metric.create('pearsonr')", "vector matrix"),
-    ("metric.PearsonCorrelation(average='micro')", "vector matrix"),
     ("metric.create('loss')", "vector turned matrix"),
     ("metric.create(['acc', 'ce', hits])", "classes"),
     ("metric.CompositeEvalMetric([metric.MAE(), 'mse'])", "vector"),
@@ -431,7 +339,7 @@ def after_each_batch(mx, expression, kind):
         return abs(label - pred[:, 0]).max()
 
     def values():
-        return np.hstack([made.get()[1], made.get_global()[1]]).tolist()
+        return np.hstack([made.get()[1]]).tolist()
 
     batches = {
         "binary": lambda r: (r.integers(0, 2, 9), share(r.random((9, 2)))),
@@ -439,15 +347,13 @@ def after_each_batch(mx, expression, kind):
         "column": lambda r: (r.integers(0, 4, (9, 1)), share(r.random((9, 4)))),
         "deep": lambda r: (r.integers(0, 3, (2, 5)), r.random((2, 3, 5))),
         "named": lambda r: (r.integers(0, 4, 9), r.integers(0, 4, 9)),
-        "signed": lambda r: (r.integers(-2, 4, 9), r.integers(-2, 4, 9)),
-        "rows": lambda r: (r.integers(0, 3, (4, 5)), r.integers(0, 3, (4, 5))),
         "words": lambda r: (r.integers(0, 4, (3, 2)), share(r.random((6, 4)))),
         "vector": lambda r: (r.random(7), r.random(7)),
         "turned": lambda r: (r.random(7), r.random((7, 1))),
         "matrix": lambda r: (r.random((7, 3)), r.random((7, 3))),
     }
     made = eval(expression, {"metric": metric, "hits": hits, "gap": gap})
-    about = [str(made), made.get()[0], made.get_global()[0]]
+    about = [str(made), made.get()[0]]
     said = []
     rng = np.random.default_rng([3, len(kind)])
     for step in range(4):
@@ -458,7 +364,7 @@ def after_each_batch(mx, expression, kind):
             made.update([label], [pred])
         said += values()
         if step == 1:
-            made.reset_local()
+            made.reset()
             said += values()
     try:
         settings = repr(sorted(made.get_config().items(), key=str))

@@ -66,7 +66,7 @@ ROWS += [
          {"p": 0.0, "axes": (1,), "key": Key(1, 0, 0)}, mxnet=False, why=OWN),
 ]  # fmt: skip
 
-# -- L2Normalization, LRN, UpSampling -------------------------------------------------------------
+# -- L2Normalization ------------------------------------------------------------------------------
 
 
 def l2(x, eps=1e-10, mode="instance"):
@@ -86,41 +86,6 @@ ROWS += [
     Case("L2Normalization", (draw((5,)),), l2),
 ]
 
-
-def window_sum(x, nsize):
-    channels = range(x.shape[1])
-    near = [[c for c in channels if abs(c - i) <= nsize // 2] for i in channels]
-    return np.stack([x[:, n].sum(1) for n in near], axis=1)
-
-
-def lrn(x, nsize, alpha=1e-4, beta=0.75, knorm=2.0):
-    square = window_sum(x.astype("float64") ** 2, nsize)
-    return (x * (knorm + alpha / nsize * square) ** -beta).astype(x.dtype)
-
-
-for nsize in (1, 3, 5):
-    ROWS += [
-        Case("LRN", (draw((2, 4, 2, 3)),), lrn, {"nsize": nsize, "alpha": 0.5}),
-        Case("LRN", (draw((1, 1, 2, 1)),), lrn, {"nsize": nsize, "beta": 0.5, "knorm": 1.0}),
-    ]
-
-
-def upsampling(*images, scale, sample_type, multi_input_mode="concat", num_args=1):
-    H = images[0].shape[2] * scale
-    big = [np.kron(x, np.ones((H // x.shape[2],) * 2, x.dtype)) for x in images]
-    return sum(big) if multi_input_mode == "sum" else np.concatenate(big, 1)
-
-
-nearest = {"sample_type": "nearest"}
-for images, attrs in (
-    (((2, 3, 2, 3),), {"scale": 2}),
-    (((1, 1, 1, 1),), {"scale": 3}),
-    (((1, 2, 2, 2), (1, 1, 4, 4)), {"scale": 2, "num_args": 2}),
-    (((1, 2, 4, 4), (1, 2, 4, 4)), {"scale": 2, "multi_input_mode": "sum", "num_args": 2}),
-    (((1, 2, 4, 4), (1, 1, 2, 2), (1, 3, 1, 1)), {"scale": 1, "num_args": 3}),
-):
-    inputs = tuple(draw(shape, seed=i) for i, shape in enumerate(images))
-    ROWS.append(Case("UpSampling", inputs, upsampling, {**nearest, **attrs}))
 
 # -- normalization --------------------------------------------------------------------------------
 

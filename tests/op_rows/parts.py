@@ -1,4 +1,4 @@
-"""Rows for parts of arrays: slice, reverse, pad, concat, stack, split, im2col."""
+"""Rows for parts of arrays: slice, reverse, pad, concat, stack, split."""
 
 from __future__ import annotations
 
@@ -206,53 +206,4 @@ def _splits():
         yield Case("split_v2", (x,), split_v2, attrs, mxnet=False, why=SCALAR)
 
 
-def _columns():
-    def numbers(kernel, stride=(), dilate=(), pad=()):
-        n = len(kernel)
-        return kernel, stride or (1,) * n, dilate or (1,) * n, pad or (0,) * n
-
-    def source(shape, **how):
-        """For each element of the matrix, the place in the padded image it is read from."""
-        kernel, stride, dilate, pad = numbers(**how)
-        N, C, *size = shape
-        padded = [n + 2 * p for n, p in zip(size, pad)]
-        count = [
-            (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(padded, kernel, stride, dilate)
-        ]
-        place = np.arange(N * C * np.prod(padded)).reshape(N, C, *padded)
-        for axis, (k, s, d, n) in enumerate(zip(kernel, stride, dilate, count)):
-            index = np.arange(k)[:, None] * d + np.arange(n) * s  # (kernel, windows)
-            place = np.take(place, index, axis=2 + 2 * axis)
-        order = [0, 1, *range(2, 2 + 2 * len(size), 2), *range(3, 3 + 2 * len(size), 2)]
-        return place.transpose(order).reshape(N, C * np.prod(kernel), np.prod(count)), padded
-
-    def im2col(x, **how):
-        place, _ = source(x.shape, **how)
-        pad = numbers(**how)[3]
-        return np.pad(x, [(0, 0), (0, 0), *((p, p) for p in pad)]).reshape(-1)[place]
-
-    def col2im(x, output_size, **how):
-        channels = x.shape[1] // np.prod(how["kernel"])
-        place, padded = source((x.shape[0], channels, *output_size), **how)
-        y = np.zeros((x.shape[0], channels, *padded), "float64")
-        np.add.at(y.reshape(-1), place.ravel(), x.ravel())
-        inside = tuple(slice(p, p + n) for p, n in zip(numbers(**how)[3], output_size))
-        return y[(..., *inside)].astype(x.dtype)
-
-    for size, attrs in (
-        ((5,), {"kernel": (3,)}), ((3, 3), {"kernel": (2, 2)}),
-        ((6, 5), {"kernel": (3, 2), "stride": (2, 1), "dilate": (1, 2), "pad": (1, 0)}),
-        ((4, 4), {"kernel": (2, 2), "stride": (3, 3), "pad": (1, 1)}),
-        ((3, 4, 3), {"kernel": (2, 2, 1)}),
-    ):  # fmt: skip
-        x = draw((2, 3, *size))
-        only = {} if len(size) == 2 else {"mxnet": False, "why": "MXNet 1.9.1 fails but for 2-D"}
-        yield Case("im2col", (x,), im2col, attrs, **only)
-        columns = im2col(x, **attrs)
-        yield Case("col2im", (columns,), col2im, {"output_size": size, **attrs}, **only)
-    yield Case("im2col", (draw((0, 3, 4, 4)),), im2col, {"kernel": (2, 2)}, mxnet=False, why=SCALAR)
-    yield Case("im2col", (draw((1, 1, 3, 3), 0, 9, "int32"),), im2col, {"kernel": (2, 2)},
-               mxnet=False, why=OURS)  # fmt: skip
-
-
-ROWS: list[Case] = [*_slices(), *_pads(), *_older_reshape(), *_joins(), *_splits(), *_columns()]
+ROWS: list[Case] = [*_slices(), *_pads(), *_older_reshape(), *_joins(), *_splits()]

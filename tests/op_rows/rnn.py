@@ -29,7 +29,7 @@ def lstm(a, c, cell):
 
 def rnn(
     x, parameters, state, state_cell=None, state_size=0, num_layers=1, mode="", bidirectional=False,
-    state_outputs=False, lstm_state_clip_min=None, lstm_state_clip_max=None, p=0.0,
+    state_outputs=False, p=0.0,
 ):  # fmt: skip
     dtype = x.dtype
     x, vector = x.astype("float64"), parameters.astype("float64")
@@ -57,10 +57,6 @@ def rnn(
                 h = gru(a, b, h)
             elif mode == "lstm":
                 h, c = lstm(a, b, c)
-                if lstm_state_clip_min is not None:
-                    o = sigmoid(np.split(a + b, 4, axis=-1)[3])
-                    c = np.clip(c, lstm_state_clip_min, lstm_state_clip_max)
-                    h = o * np.tanh(c)
             else:
                 h = np.tanh(a + b) if mode == "rnn_tanh" else np.maximum(a + b, 0)
             steps.append(h)
@@ -103,12 +99,6 @@ for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru"):
         Case("RNN", arrays(mode, 0, 2, 3, 1), no_steps, one, mxnet=False,
              why="MXNet takes a size of 0 for unknown"),
     ]  # fmt: skip
-bounds = {"lstm_state_clip_min": -0.4, "lstm_state_clip_max": 0.2}
-ROWS.append(
-    Case("RNN", arrays("lstm", L=2, D=2), rnn,
-         {"state_size": 6, "num_layers": 2, "mode": "lstm", "bidirectional": True, **bounds},
-         mxnet=False, why="MXNet takes no notice of the bounds on the CPU")
-)  # fmt: skip
 ROWS.append(
     Case("_rnn_param_concat", (draw((3,)), draw((5,), seed=1)),
          lambda *x, dim: np.concatenate(x, axis=dim), {"dim": 0})

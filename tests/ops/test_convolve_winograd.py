@@ -9,8 +9,8 @@ from convolutions import all_three, check_workers_change_no_bit, way_of
 from op_rows import conv as plain
 
 from d2lmini.ops import conv_im2col, conv_toeplitz, conv_winograd
+from d2lmini.ops.conv_winograd import FINITE, POINTS, of_filters, values, winograd
 from d2lmini.ops.windows import geometry
-from d2lmini.ops.winograd import FINITE, POINTS, of_filters, values, winograd
 
 THREE = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": (1, 1)}
 

@@ -21,10 +21,6 @@ DISTRIBUTIONS = {
     "gamma": (lambda **k: nd.random.gamma(3, 2, **k), 6.0, 12.0),
     "exponential": (lambda **k: nd.random.exponential(0.5, **k), 0.5, 0.25),
     "poisson": (lambda **k: nd.random.poisson(4, **k), 4.0, 4.0),
-    "negative_binomial": (lambda **k: nd.random.negative_binomial(3, 0.4, **k), 4.5, 11.25),
-    "generalized_negative_binomial": (
-        lambda **k: nd.random.generalized_negative_binomial(3, 0.4, **k), 3.0, 6.6,
-    ),
     "random_uniform": (lambda **k: nd.random_uniform(low=0, high=2, **k), 1.0, 1 / 3),
     "random_exponential": (lambda **k: nd.random_exponential(lam=4, **k), 0.25, 1 / 16),
 }  # fmt: skip
@@ -185,7 +181,7 @@ def dtypes_of_none(mx):
     r, one = mx.nd.random, mx.nd.ones(1)
     arrays = [
         *(r.uniform(dtype=None), r.normal(one, one, dtype=None), r.gamma(shape=2, dtype=None)),
-        *(r.poisson(dtype=None), r.exponential(dtype=None), r.negative_binomial(dtype=None)),
+        *(r.poisson(dtype=None), r.exponential(dtype=None)),
         *(mx.nd.linspace(0, 1, 3, dtype=None), mx.nd.cumsum(one, dtype=None)),
         *(mx.nd.softmax(one, dtype=None), mx.nd.zeros(2, dtype=None)),
     ]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, optimizer, serialize, sym
-from d2lmini.lr_scheduler import CosineScheduler, FactorScheduler, MultiFactorScheduler
+from d2lmini.lr_scheduler import FactorScheduler
 from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update_multi import BLOCK, pieces_of
 from d2lmini.optimizer import Optimizer
@@ -63,15 +63,6 @@ def adam(w, o, lr, wd):
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         rate = lr * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
         w = w - rate * m / (np.sqrt(v) + o.get("epsilon", 1e-8))
-
-
-def adamw(w, o, lr, wd):
-    m = v = 0 * w
-    for t in range(1, 100):
-        g = yield w
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-        rate = math.sqrt(1 - 0.999**t) / (1 - 0.9**t) if o.get("correct_bias", True) else 1
-        w = w - lr * (rate * m / (np.sqrt(v) + 1e-6) + wd * w)
 
 
 def adagrad(w, o, lr, wd):
@@ -127,19 +118,6 @@ def adamax(w, o, lr, wd):
         w = w - lr / (1 - 0.9**t) * m / u
 
 
-def nadam(w, o, lr, wd):
-    """For a single parameter: the schedule is shared by all."""
-    m = v = 0 * w
-    product = 1.0
-    for t in range(1, 100):
-        g = yield w
-        now, later = (0.9 * (1 - 0.5 * 0.96 ** (k * 0.004)) for k in (t, t + 1))
-        product *= now
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-        ahead = (1 - now) * g / (1 - product) + later * m / (1 - product * later)
-        w = w - lr * ahead / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
-
-
 def ftml(w, o, lr, wd):
     d = v = z = 0 * w
     for t in range(1, 100):
@@ -159,27 +137,15 @@ def lamb(w, o, lr, wd):
         w = w - lr * np.linalg.norm(w) / np.linalg.norm(step) * step
 
 
-def lars(w, o, lr, wd):
-    mom = 0 * w
-    while True:
-        g = yield w
-        rate = lr * o["eta"] * np.linalg.norm(w) / (np.linalg.norm(g) + wd * np.linalg.norm(w))
-        mom = o["momentum"] * mom - rate * (g + wd * w)
-        w = w + mom
-
-
 # name, own options, formula, is decay part of the gradient that is clipped?
 FORMULAS = [
     ("sgd", {}, sgd, False),
     ("sgd", {"momentum": 0.9}, sgd, False),
-    ("ccsgd", {"momentum": 0.9}, sgd, False),
     ("nag", {"momentum": 0.9}, nag, False),
     ("signum", {"momentum": 0.9}, signum, False),
     ("signum", {"momentum": 0.5, "wd_lh": 0.1}, signum, False),
     ("adam", {}, adam, True),
     ("adam", {"epsilon": 1e-3}, adam, True),
-    ("adamw", {}, adamw, False),
-    ("adamw", {"correct_bias": False}, adamw, False),
     ("adagrad", {}, adagrad, False),
     ("rmsprop", {}, rmsprop, True),
     ("rmsprop", {"clip_weights": 0.4}, rmsprop, True),
@@ -187,10 +153,8 @@ FORMULAS = [
     ("adadelta", {}, adadelta, False),
     ("ftrl", {}, ftrl, False),
     ("adamax", {}, adamax, True),
-    ("nadam", {}, nadam, True),
     ("ftml", {}, ftml, True),
     ("lamb", {}, lamb, False),
-    ("lars", {"momentum": 0.9, "eta": 0.1}, lars, False),
 ]
 COMMON = [
     {},
@@ -206,7 +170,6 @@ def expected(formula, inside: bool, w, grads, own, common, lr: float):
     run = formula(w, own, lr, wd)
     w = next(run)
     for g in grads:
-        # lars measures the gradient before it is clipped; its row has none.
         g = common.get("rescale_grad", 1.0) * g + (wd * w if inside else 0)
         w = run.send(np.clip(g, -clip, clip))
     return w
@@ -215,10 +178,8 @@ def expected(formula, inside: bool, w, grads, own, common, lr: float):
 @pytest.mark.parametrize("common", COMMON, ids=str)
 @pytest.mark.parametrize(("name", "own", "formula", "inside"), FORMULAS, ids=NAMES)
 def test_updates_follow_the_formula(name, own, formula, inside, common, engine_kind):
-    if name == "lars" and "clip_gradient" in common:
-        common = {k: v for k, v in common.items() if k != "clip_gradient"}
     opt = optimizer.create(name, learning_rate=0.05, **own, **common)
-    shapes = SHAPES[:1] if name == "nadam" else SHAPES
+    shapes = SHAPES
     weights = [nd.array(draw(s), dtype="float64") for s in shapes]
     states = [opt.create_state_multi_precision(i, w) for i, w in enumerate(weights)]
     grads = [[draw(s, t) for t in range(6)] for s in shapes]
@@ -232,7 +193,7 @@ def test_updates_follow_the_formula(name, own, formula, inside, common, engine_k
         np.testing.assert_allclose(w.asnumpy(), want, rtol=1e-5, atol=1e-6)
 
 
-HALF = [row for row in FORMULAS if row[0] not in ("lars", "lamb", "signum")]
+HALF = [row for row in FORMULAS if row[0] not in ("lamb", "signum")]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +232,7 @@ class Pushes(instrument.Instrument):
 FUSED = [n for n, k in Optimizer.opt_registry.items() if issubclass(k, optimizer.Fused)]
 
 
-@pytest.mark.parametrize("name", [n for n in FUSED if n != "lars"])
+@pytest.mark.parametrize("name", FUSED)
 def test_one_task_updates_all_parameters(name: str):
     updater = optimizer.get_updater(optimizer.create(name, wd=0.01))
     weights = [nd.ones((4, 3)) for _ in range(20)]
@@ -386,24 +347,6 @@ def test_every_state_moves(name: str, n_states: int, attrs: dict):
     assert all((s.asnumpy() != 2).all() for s in states)
 
 
-def test_several_weights_at_once():
-    w, g, m = ([nd.ones(s) * k for s in SHAPES] for k in (1, 2, 3))
-    row = [x for each in zip(w, g, m, strict=True) for x in each]
-    rates = nd.array([0.5, 0.25, 0]), nd.zeros(3)
-    nd.preloaded_multi_sgd_mom_update(*row, *rates, momentum=0.5, num_weights=3, out=w)
-    assert [x.asnumpy().ravel()[0] for x in w] == [1.5, 2.0, 2.5]
-    assert [x.asnumpy().ravel()[0] for x in m] == [0.5, 1.0, 1.5]
-
-
-def test_mixed_precision_ops_move_the_copy():
-    half = nd.ones((2,), dtype="float16")
-    grad, wide, mom = half * 2, nd.ones((2,)), nd.zeros((2,))
-    row = (half, grad, mom, wide, nd.array([1e-4]), nd.zeros(1))
-    nd.preloaded_multi_mp_sgd_mom_update(*row, momentum=0.9, num_weights=1, out=[half])
-    assert wide.asnumpy().tolist() == pytest.approx([0.9998, 0.9998])
-    assert half.asnumpy().tolist() == [np.float16(0.9998)] * 2
-
-
 def test_gradients_are_scaled_together():
     arrays = [nd.ones(s) * 2 for s in (*SHAPES, (2 * BLOCK, 9))] + [nd.ones((2,), dtype="float16")]
     invoke(registry["_scale_arrays"], (nd.array([0.25]), *arrays), {}, None)
@@ -436,9 +379,7 @@ def test_chained_all_finite():
         (lambda w, h: nd.mp_sgd_update(h, h, h, lr=1), "must be Spec..2,., float32"),
         (lambda w, h: nd.sgd_update(w, w, lr="fast"), "lr='fast' does not fit"),
         (lambda w, h: nd.lamb_update_phase2(w, w, w, w, lr=1), "r1 and r2 are"),
-        (lambda w, h: nd.preloaded_multi_sgd_update(w, w, w, w, num_weights=2), "take 6"),
         (lambda w, h: nd.multi_sum_sq(w, num_arrays=2), "num_arrays=2"),
-        (lambda w, h: nd.multi_lars(w, w, w, nd.ones((3,)), eta=1, eps=0), "must have one spec"),
     ],
 )
 def test_update_ops_refuse_what_does_not_fit(call, says: str):
@@ -452,7 +393,7 @@ def test_update_ops_refuse_what_does_not_fit(call, says: str):
 
 
 def test_optimizers_are_found_by_name():
-    for name in ("sgd", "SGD", "Adam", "adamw", "ccsgd", "lars", "nadam", "rmsprop", "test"):
+    for name in ("sgd", "SGD", "Adam", "lamb", "rmsprop"):
         assert type(optimizer.create(name)).__name__.lower() == name.lower()
     assert optimizer.create is Optimizer.create_optimizer
     with pytest.raises(ValueError, match=r"no optimizer is named .sdg.; there are adadelta, "):
@@ -480,14 +421,6 @@ def test_registering_over_a_known_name_warns():
         optimizer.Fused().update(0, nd.ones((1,)), nd.ones((1,)), None)
     with pytest.raises(TypeError, match="only subclasses of Optimizer can be registered, got 3"):
         optimizer.register(3)
-
-
-def test_what_is_no_weight_takes_the_plain_rate_in_lars():
-    names = {0: "a_weight", 1: "a_bias", 2: "a_gamma"}
-    lars = optimizer.create("lars", learning_rate=0.5, eta=1.0, param_idx2name=names)
-    weights = [nd.array([3, 4]) for _ in names]
-    lars.update([0, 1, 2], weights, [nd.array([6, 8]) for _ in names], [None] * 3)
-    assert [w.asnumpy().tolist() for w in weights] == [[1.5, 2.0], [0, 0], [0, 0]]
 
 
 def test_variables_of_a_symbol_say_their_multipliers():
@@ -653,15 +586,14 @@ def trained(name: str, updates: int, updater=None, start: int = 0, **options):
     return updater, [w.asnumpy() for w in weights]
 
 
-@pytest.mark.parametrize("name", sorted(set(Optimizer.opt_registry) - {"test"}))
+@pytest.mark.parametrize("name", sorted(Optimizer.opt_registry))
 def test_states_survive_bytes(name: str):
     """Six updates in one go, or three, a file, and three more."""
-    options = {"momentum": 0.9} if name in ("sgd", "nag", "ccsgd", "lars") else {}
+    options = {"momentum": 0.9} if name in ("sgd", "nag") else {}
     updater, _ = trained(name, 3, **options)
     blob = updater.get_states(dump_optimizer=True)
-    fresh = optimizer.get_updater(optimizer.create("test"))
+    fresh = optimizer.get_updater(optimizer.create(name))
     fresh.set_states(blob)
-    assert type(fresh.optimizer) is type(updater.optimizer)
     assert fresh.optimizer.num_update == 3 and fresh.optimizer.wd == 0.01
     for other in (updater, fresh):
         assert other.optimizer._index_update_count == {0: 3, 1: 3, 2: 3}
@@ -695,35 +627,9 @@ def test_a_file_with_schedule_restores_it():
     updater, _ = trained("sgd", 5, lr_scheduler=schedule)
     rate = updater.optimizer.learning_rate
     blob = updater.get_states(dump_optimizer=True)
-    fresh = optimizer.get_updater(optimizer.create("sgd", lr_scheduler=CosineScheduler(9)))
+    fresh = optimizer.get_updater(optimizer.create("sgd", lr_scheduler=FactorScheduler(9)))
     fresh.set_states(blob)
-    assert isinstance(fresh.optimizer.lr_scheduler, FactorScheduler)
     assert fresh.optimizer.learning_rate == rate == 0.25
-
-
-def test_a_file_names_a_schedule_of_steps_and_a_class_that_needs_arguments():
-    """Where the file is read there is no schedule, and an optimizer of another class."""
-    schedule = MultiFactorScheduler([2, 4], 0.5, base_lr=1.0)
-    updater, _ = trained("sgd", 5, lr_scheduler=schedule)
-
-    @optimizer.register
-    class Shrinking(Optimizer):
-        def __init__(self, factor, **kwargs):
-            super().__init__(**kwargs)
-            self.factor = np.float32(factor)
-            self.described = object()  # no file can keep it
-
-        def update(self, index, weight, grad, state):
-            weight[:] = weight * float(self.factor)
-
-    fresh = optimizer.get_updater(Shrinking(0.5))
-    shrinks = fresh.get_states(dump_optimizer=True)
-    fresh.set_states(updater.get_states(dump_optimizer=True))
-    assert fresh.optimizer.learning_rate == 0.25 and fresh.optimizer.lr_scheduler.step == [2, 4]
-    fresh.set_states(shrinks)
-    assert type(fresh.optimizer) is Shrinking and fresh.optimizer.factor == 0.5
-    assert not hasattr(fresh.optimizer, "described")
-    del Optimizer.opt_registry["shrinking"]
 
 
 def test_files_that_could_run_code_are_refused():
@@ -745,7 +651,7 @@ def _params_of(array) -> bytes:
     return serialize.dumps([(array.asnumpy(), (1, 0))], ["w"])
 
 
-def test_only_registered_classes_come_out_of_a_file():
+def test_a_file_is_for_an_optimizer_of_its_class():
     class Unknown(Optimizer):
         def update(self, index, weight, grad, state):
             weight[:] -= grad
@@ -754,7 +660,7 @@ def test_only_registered_classes_come_out_of_a_file():
     updater(0, nd.ones((1,)), nd.ones((1,)))
     blob = updater.get_states(dump_optimizer=True)
     fresh = optimizer.get_updater(optimizer.create("sgd"))
-    with pytest.raises(MXNetError, match="Unknown, which is not registered"):
+    with pytest.raises(MXNetError, match="optimizer Unknown, here it is SGD"):
         fresh.set_states(blob)
     optimizer.get_updater(Unknown()).set_states(blob)
 
@@ -804,7 +710,7 @@ def test_an_optimizer_can_be_pickled_without_its_parameters(clone):
     assert twin.lr_scheduler is not schedule
 
 
-@pytest.mark.parametrize("name", sorted(set(Optimizer.opt_registry) - {"adadelta", "test"}))
+@pytest.mark.parametrize("name", sorted(set(Optimizer.opt_registry) - {"adadelta"}))
 def test_a_learning_rate_of_0_leaves_the_weight(name):
     """Also those that divide by it, and whatever the state is by then."""
     adjusted = optimizer.create(name, learning_rate=0.0, wd=0.1)

@@ -25,7 +25,6 @@ WRONG = [
     ("D2LMINI_VERIFY", "yes", "0 or 1"),
     ("MXNET_ENGINE_TYPE", "Naive", "one of NaiveEngine, ThreadedEngine, ThreadedEnginePerDevice"),
     ("MXNET_UPDATE_ON_KVSTORE", "no", "0 or 1"),
-    ("MXNET_OPTIMIZER_AGGREGATION_SIZE", "4.0", "a number, 0 or more"),
 ]
 
 
