@@ -47,8 +47,13 @@ def _cast(data: Spec, **attrs: Any) -> Spec:
 
 @op(infer=_cast, flops=0, elementwise=True, free_dtypes=("data",), output_dtypes=_cast_dtype)
 def amp_cast(xp, data, *, dtype: DType, out=None):
-    """`cast` of float16, bfloat16 and float32; other arrays do not change."""
+    """`cast` of float16, bfloat16 and float32; other arrays do not change. float32 is rounded to
+    integers, halves to even, and clipped to their range, as MXNet's oneDNN does."""
     target = np.dtype(dtype) if is_castable(data.dtype) else data.dtype
+    if data.dtype == np.float32 and target.kind in "iu" and target.itemsize < 8:
+        ends = np.iinfo(target)
+        most = np.nextafter(np.float32(ends.max), 0) if target.itemsize == 4 else ends.max
+        data = xp.clip(xp.rint(data), ends.min, most)
     return cast_into(xp, data, target, out)
 
 

@@ -210,12 +210,15 @@ rnn_param_concat.gradient(saves="data.shape")(concat.rule)
 def _infer(
     data: Spec, parameters: Spec, state: Spec, state_cell: Spec | None = None,
     sequence_length: Spec | None = None, *, state_size: int, num_layers: int, bidirectional: bool,
-    mode: str, p: float, projection_size: int | None, use_sequence_length: bool, **_: Any,
+    mode: str, p: float, projection_size: int | None, lstm_state_clip_min: float | None,
+    use_sequence_length: bool, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    if projection_size or use_sequence_length or sequence_length is not None:
+    left_out = projection_size, lstm_state_clip_min, use_sequence_length or None, sequence_length
+    if left_out != (None,) * 4:
         raise MXNetError(
-            "projection_size and sequence_length (which MXNet ignores on the CPU) are not "
-            "supported; put a Dense layer behind the LSTM, or unroll a cell with valid_length="
+            "projection_size, lstm_state_clip_min and sequence_length (MXNet ignores the last two "
+            "on the CPU) are not supported; put a Dense layer behind the LSTM, or unroll a cell "
+            "with valid_length="
         )
     _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
@@ -254,7 +257,8 @@ def RNN(
     xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,
     num_layers: int, bidirectional: bool = False, mode: str, p: float = 0.0,
     state_outputs: bool = False, projection_size: int | None = None,
-    use_sequence_length: bool = False, rng, training, out=None,
+    lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, rng, training, out=None,
 ):  # fmt: skip
     """A recurrent network over (T, N, C) -> (T, N, directions * state_size).
 

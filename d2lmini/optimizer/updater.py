@@ -9,8 +9,8 @@
 
 A file of states is a `.params` file. It holds the arrays, and one array of bytes with JSON text
 that gives the place of each array and, optionally, the optimizer's attributes. Loading runs no code
-(MXNet's own files are pickles, which can run any code): classes are only compared by
-name, and attributes are only numbers, strings, lists and dictionaries. Every value must have the
+(MXNet's own files are pickles, which can run any code): classes are looked up by their registered
+names, and attributes are only numbers, strings, lists and dictionaries. Every value must have the
 kind expected in its place (`restore.py`); otherwise nothing of the file is used.
 """
 
@@ -119,7 +119,7 @@ class Updater:
         try:
             found, described = _read(states)
             if described is not None:
-                changes = restore(described, optimizer)
+                optimizer, changes = restore(described, optimizer)
                 restored = copy.copy(optimizer)
                 restored.__dict__.update(changes[0][1])
             for index, state in found.items():
@@ -135,6 +135,7 @@ class Updater:
         self.states_synced = dict.fromkeys(found, False)
         for changed, values in changes:
             changed.__dict__.update(values)
+        self.optimizer = optimizer
         optimizer._set_current_context(0)
 
 

@@ -207,7 +207,7 @@ def batch(net, trainer, good=True):
 @pytest.mark.parametrize("hybridized", [False, True], ids=["as written", "hybridized"])
 @pytest.mark.parametrize(
     "optimizer",
-    [("sgd", {"momentum": 0.9}), ("adam", {}), ("nadam", {}), ("ftrl", {}), ("lamb", {})],
+    [("sgd", {"momentum": 0.9}), ("adam", {}), ("ftrl", {}), ("lamb", {})],
     ids=lambda optimizer: optimizer[0],
 )
 def test_one_failed_batch_changes_nothing_and_training_goes_on(any_engine, optimizer, hybridized):

@@ -105,15 +105,7 @@ OWN = {
     "nag": {"momentum": (0.0, 0.5, 0.9)},
     "signum": {"momentum": (0.5, 0.9), "wd_lh": (0.0, 0.1)},
     "adam": {"beta1": (0.0, 0.5, 0.9), "beta2": (0.5, 0.999), "epsilon": (1e-14, 1e-8, 1.0)},
-    "adamw": {
-        "beta1": (0.0, 0.9), "beta2": (0.5, 0.999), "epsilon": (1e-14,),
-        "correct_bias": (True, False),
-    },
     "adamax": {"beta1": (0.0, 0.5, 0.9), "beta2": (0.5, 0.999)},
-    "nadam": {
-        "beta1": (0.5, 0.9), "beta2": (0.5, 0.999), "schedule_decay": (0.004, 0.1),
-        "epsilon": (1e-8, 1e-3),
-    },
     "adagrad": {"eps": (1e-14, 1e-7, 1e-2)},
     "adadelta": {"rho": (0.5, 0.9, 0.99), "epsilon": (1e-5, 1e-2)},
     "rmsprop": {
@@ -126,12 +118,11 @@ OWN = {
         "beta1": (0.0, 0.9), "beta2": (0.5, 0.999), "epsilon": (1e-6, 1e-2),
         "lower_bound": (None, 0.5), "upper_bound": (None, 2.0), "bias_correction": (True, False),
     },
-    "lars": {"momentum": (0.0, 0.9), "eta": (0.001, 0.5), "eps": (0, 1e-3)},
 }  # fmt: skip
 
 
 #: Those that MXNet computes in float16 then, in part or wholly.
-_NOT_MIXED = ("adadelta", "adamax", "nadam", "ftml", "lars", "lamb")
+_NOT_MIXED = ("adadelta", "adamax", "ftml", "lamb")
 
 
 def optimizer(rng: random.Random, seed: int) -> Optimizer:
@@ -169,8 +160,6 @@ def optimizer(rng: random.Random, seed: int) -> Optimizer:
     )  # fmt: skip
     if name not in ("sgd", "nag") and common["clip_gradient"] and common["wd"]:
         plain = False  # the program for PyTorch clips before the decay
-    if name == "nadam" and len(dims) > 1:
-        plain = False  # MXNet's schedule moves on at every parameter
     if name == "adamax" and scale == "0 * ":
         plain = False  # 0 / 0, to which PyTorch adds epsilon
     if plain:
@@ -180,8 +169,6 @@ def optimizer(rng: random.Random, seed: int) -> Optimizer:
 
 
 def _not_in_mxnet(name: str, common: dict, own: dict) -> str:
-    if name == "adamw":
-        return "it has no optimizer of that name"
     if name == "nag" and common["wd"] and own["momentum"]:
         return "in place it takes the new weight for the decay in nag's momentum"
     if name in ("ftrl", "ftml") and _starts_at_0(common):
@@ -206,13 +193,8 @@ def _torch(name: str, lr: float, wd: float, own: dict) -> str | None:
         return _of_torch("SGD", options)
     if name == "adam" and own["epsilon"] == 1e-14:
         return _of_torch("Adam", options | {"betas": (own["beta1"], own["beta2"]), "eps": 1e-14})
-    if name == "adamw" and own["correct_bias"]:
-        return _of_torch("AdamW", options | {"betas": (own["beta1"], own["beta2"]), "eps": 1e-14})
     if name == "adamax":
         return _of_torch("Adamax", options | {"betas": (own["beta1"], own["beta2"]), "eps": 1e-14})
-    if name == "nadam" and own["epsilon"] == 1e-8:
-        options |= {"betas": (own["beta1"], own["beta2"]), "eps": 1e-8}
-        return _of_torch("NAdam", options | {"momentum_decay": own["schedule_decay"]})
     if name == "adagrad" and wd == 0 and own["eps"] == 1e-14:
         return _of_torch("Adagrad", {"lr": lr, "eps": own["eps"]})
     if name == "adadelta" and wd == 0:

@@ -62,7 +62,7 @@ LAYERS = (
 
 RECURRENT = "gluon.rnn.{cell}(4, num_layers={layers}, dropout={p})"
 
-INITS = ("'xavier'", "init.Normal(0.5)", "init.Uniform(0.5)", "init.Orthogonal()", "'ones'")
+INITS = ("'xavier'", "init.Normal(0.5)", "init.Uniform(0.5)", "'ones'")
 
 OPTIMIZERS = ("'sgd', {'learning_rate': 0.01}", "'adam', {'learning_rate': 0.01}")
 

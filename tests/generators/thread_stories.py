@@ -215,7 +215,7 @@ def _signals(rng: random.Random, seed: int) -> str:
         width=rng.choice((2, 8, 32)),
         norm=", gluon.nn.BatchNorm()" * rng.randint(0, 1),
         hybridize=rng.choice(("", "net.hybridize()", "net.hybridize(static_alloc=True)")),
-        optimizer=rng.choice(("sgd", "adam", "ftrl", "nadam")),
+        optimizer=rng.choice(("sgd", "adam", "ftrl", "adamax")),
         rows=rng.choice((1, 6)),
         wait=rng.choice(("pass", "l.wait_to_read()", "engine.waitall()")),
         points=[int(10 ** rng.uniform(0, 3.6)) for _ in range(8)],

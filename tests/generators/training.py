@@ -112,10 +112,6 @@ def _words(options: dict[str, object]) -> str:
 def _why_not(name: str, options: dict[str, object]) -> str:
     full: dict[str, object] = {"wd": 0.0, "clip_gradient": None, **options}
     why = _not_in_mxnet(name, full, full)
-    if name == "nadam" and "begin_num_update" in options:
-        why = why or "its nadam starts its schedule at 1"
-    if name == "lars" and "lr_scheduler" in options:
-        why = why or "on a KVStore its lars corrects the momentum of the first key alone"
     return f"{NOT_IN_MXNET}{why}\n" if why else ""
 
 

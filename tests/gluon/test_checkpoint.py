@@ -45,7 +45,6 @@ def interrupted(folder, *stops, **options):
         {"contexts": TWO, "optimizer": (Noisy, {}), "options": {"update_on_kvstore": False}},
         {"contexts": TWO, "options": {"compression_params": {"type": "2bit", "threshold": 0.01}}},
         {"optimizer": (Noisy, {}), "last_batch": "rollover"},
-        {"optimizer": ("nadam", {"wd": 0.01}), "last_batch": "discard"},
     ],
     ids=str,
 )

@@ -117,18 +117,6 @@ def test_whose_initializer():
         value(init="nope")
 
 
-def test_mixed_goes_by_the_name():
-    """And so does Load; MXNet's Gluon takes neither."""
-    mixed = init.Mixed(["a_.*", ".*"], [init.Constant(3), init.One()])
-    for how in (mixed, init.Load({"a_weight": nd.ones((2, 2)) * 3}, default_init=init.One())):
-        params = ParameterDict()
-        names = ("a_weight", "b_weight", "b_bias")
-        for name in names:
-            params.get(name, shape=(2, 2))
-        params.initialize(how)
-        assert [params[name].data()[0, 0].asscalar() for name in names] == [3, 1, 0]
-
-
 def test_set_data_while_deferred_is_its_first_value():
     parameter = Parameter("w", shape=(2, 0), dtype="float16", allow_deferred_init=True)
     parameter.initialize()

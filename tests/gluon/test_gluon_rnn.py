@@ -375,22 +375,6 @@ def test_dropout_as_a_cell():
     assert 0.4 < y.mean().asscalar() / 2 < 0.6
 
 
-def test_bounds_on_the_cell_state():
-    layer = ready(rnn.LSTM(H, state_clip_min=-0.1, state_clip_max=0.05, input_size=C))
-    _, (_, c) = layer(10 * draw(T, N, C), layer.begin_state(N))
-    c = c.asnumpy()
-    assert c.min() >= np.float32(-0.1) and c.max() <= np.float32(0.05)
-    x = draw(T, N, C)
-    x[1] = np.nan
-    loose = ready(rnn.LSTM(H, state_clip_min=-1, state_clip_max=1, input_size=C))
-    strict = ready(
-        rnn.LSTM(H, state_clip_min=-1, state_clip_max=1, state_clip_nan=True, input_size=C)
-    )
-    for layer, clean in ((loose, False), (strict, True)):
-        _, (_, c) = layer(x, layer.begin_state(N))
-        assert np.isfinite(c.asnumpy()).all() == clean
-
-
 # -- states, names, errors -------------------------------------------------------------------------
 
 

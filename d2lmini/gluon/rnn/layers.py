@@ -30,6 +30,9 @@ from d2lmini.gluon.utils import as_default
 from d2lmini.ops.core import Value
 from d2lmini.signatures import with_parameters_of
 
+#: What an LSTM may do to its cell state at each step.
+_CLIP = {"state_clip_min": None, "state_clip_max": None, "state_clip_nan": False}
+
 
 class RecurrentLayer(HybridBlock):
     """Base class of the three layers.
@@ -52,6 +55,7 @@ class RecurrentLayer(HybridBlock):
         h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = "zeros",
         h2h_bias_initializer: Any = "zeros", dtype: Any = "float32", **kwargs: Any,
     ):  # fmt: skip
+        self._clip = {f"lstm_{name}": kwargs.pop(name, default) for name, default in _CLIP.items()}
         left_out = [kwargs.pop(name, None) for name in ("projection_size", "use_sequence_length")]
         super().__init__(**kwargs)
         assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
@@ -149,7 +153,7 @@ class RecurrentLayer(HybridBlock):
         outputs, *states = F.RNN(
             x, vector, *states,
             state_size=self._hidden_size, num_layers=self._num_layers, mode=self._mode,
-            bidirectional=self._dir == 2, p=self._dropout, state_outputs=True,
+            bidirectional=self._dir == 2, p=self._dropout, state_outputs=True, **self._clip,
         )  # fmt: skip
         if self._layout == "NTC":
             outputs = F.swapaxes(outputs, dim1=0, dim2=1)
@@ -225,12 +229,24 @@ class RNN(RecurrentLayer):
 class LSTM(RecurrentLayer):
     """Long short-term memory over sequences; two states, h and the cell state.
 
-    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
+    state_clip_min and state_clip_max bound the cell state of every step (MXNet does so on GPUs
+    only). Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
     """
 
     n_gates = 4
     n_states = 2
     _mode = "lstm"
+
+    @with_parameters_of(RecurrentLayer.__init__)
+    def __init__(
+        self, *, projection_size: int | None = None, h2r_weight_initializer: Any = None,
+        state_clip_min: float | None = None, state_clip_max: float | None = None,
+        state_clip_nan: bool = False, dtype: Any = "float32", **kwargs: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            projection_size=projection_size, state_clip_min=state_clip_min,
+            state_clip_max=state_clip_max, state_clip_nan=state_clip_nan, dtype=dtype, **kwargs,
+        )  # fmt: skip
 
     def _alias(self) -> str:
         return "lstm"

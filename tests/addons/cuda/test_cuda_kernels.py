@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -52,7 +53,7 @@ from d2lmini.ops.pool import MAX, MEAN, MEAN_ON_IMAGE, SUM, reduce_windows
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 from d2lmini.ops.update import mixed_form
-from d2lmini.ops.windows import geometry
+from d2lmini.ops.windows import geometry, inside, taps, windows_of, with_zeros
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
@@ -209,7 +210,7 @@ def test_ops_of_every_kind_were_written():
     assert {"erf", "gammaln", "where", "add_n", "cast", "broadcast_mod", "sgd_update"} <= names
     missing = {op.name for op in ops_in_groups()} - names
     assert missing <= {
-        "_contrib_div_sqrt_dim", "cast_storage", "multi_lars", "lamb_update_phase2",
+        "cast_storage", "lamb_update_phase2",
     }, missing  # fmt: skip
 
 
@@ -467,12 +468,16 @@ GEOMETRIES = [
 def test_columns_and_back(case, dtype):
     _, size, kernel, stride, dilate, pad = case
     geo = geometry(size, kernel, stride, dilate, pad)
-    how = dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad)
     N, C = 2, 3
     rng = np.random.default_rng(1)
     image = rng.integers(-8, 8, (N, C, *size)).astype(dtype)
-    want = registry["im2col"].compute(np, image, **how)
-    rows, places = want.shape[1:]
+    seen = windows_of(with_zeros(np, image, geo), geo)
+    rows, places = C * geo.taps, prod(geo.out)
+    want = seen.reshape(N, rows, places)
+    padded = np.zeros((N, C, *geo.padded), dtype)
+    for tap, pixels in taps(geo):
+        padded[(..., *pixels)] += seen[(slice(None), slice(None), *tap)]
+    added = padded[inside(geo)]
     for side_by_side in (False, True):
         shape = (rows, N, places) if side_by_side else (N, rows, places)
         columns = cupy.empty(shape, dtype)
@@ -481,7 +486,6 @@ def test_columns_and_back(case, dtype):
         same(there, want)
         back = cupy.empty(image.shape, dtype)
         windows.col2im(cupy, columns, back, geo, side_by_side)
-        added = registry["col2im"].compute(np, want, output_size=size, **how)
         same(back.get(), added)
 
 
@@ -780,8 +784,6 @@ def test_numbers_have_the_moments_of_their_distribution(dtype):
         ("gamma", {"alpha": 5.0, "beta": 0.5}, 2.5, 1.25),
         ("poisson", {"lam": 3.0}, 3.0, 3.0),
         ("poisson", {"lam": 40.0}, 40.0, 40.0),
-        ("negative_binomial", {"k": 3.0, "p": 0.4}, 4.5, 11.25),
-        ("generalized_negative_binomial", {"mu": 3.0, "alpha": 0.5}, 3.0, 7.5),
     ):
         y = random_numbers.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), parameters).get()
         y = y.astype("float64")

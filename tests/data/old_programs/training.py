@@ -41,7 +41,6 @@ for name, hyperparams in [
     ("ftrl", {}),
     ("signum", {"learning_rate": 0.01}),
     ("adamax", {}),
-    ("nadam", {}),
     ("ftml", {}),
     ("lamb", {}),
 ]:

@@ -14,7 +14,7 @@ METRICS = """
     acc accuracy ce f1 mae mcc mse nll_loss pearsonr perplexity rmse top_k_accuracy loss top_k_acc
     composite nope""".split()
 OPTIMIZERS = """
-    sgd adam adagrad adadelta rmsprop nag ftrl adamax nadam signum ftml lamb lars test
+    sgd adam adagrad adadelta rmsprop nag ftrl adamax signum ftml lamb
     nope""".split()
 CELL = "gluon.rnn.{}(3)"
 
