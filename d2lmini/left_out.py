@@ -65,7 +65,7 @@ LEFT_OUT = {
     "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
     "nd.random.NAME(shape=x.shape) does the same": """
         uniform_like normal_like gamma_like exponential_like poisson_like""",
-    "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm linalg.gemm",
+    "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm *linalg.gemm",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
     "np.random.negative_binomial makes a NumPy array": "*negative_binomial*",
     "net.collect_params(pattern).initialize(init) does the same": "Mixed",

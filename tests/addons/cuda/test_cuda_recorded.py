@@ -43,7 +43,7 @@ NOT_RECORDED = {
         "SequenceLast SequenceMask SequenceReverse _pick_grad _quantize_2bit "
         "_sequence_last_grad batch_take choose_element_0index fill_element_0index"
     ),
-    "argmax": "argmax argmax_channel",
+    "argmax": "argmax",
     "argmin": "argmin",
     "array": "_dequantize_2bit",
     "cumsum": "_np_cumsum",
