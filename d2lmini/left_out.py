@@ -44,7 +44,7 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
-        replace_file LRN SoftmaxActivation *RegressionOutput quadratic argmax_channel Nadam LARS PCC
+        replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation khatri_rao *syrk *trmm *maketrian *extracttrian Orthogonal""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         AdamW adamw_update mp_adamw_update""",

@@ -134,7 +134,7 @@ def test_an_attribute_that_is_not_here_says_why(name: str, says: str):
 UNEXPLAINED = {
     "nd": """get_indexing_dispatch_code get_oshape_of_gather_nd_op SVMOutput
         indexing_key_expand_implicit_axes register utils gen_* IdentityAttachKLSparseReg""",
-    "nd.NDArray": "handle writable argmax_channel",
+    "nd.NDArray": "handle writable",
     "nd.random": "current_context numeric_types",
     "nd.linalg": "",
     "nd.contrib": """BatchNormWithReLU backward_* count_sketch current_context fft ifft

@@ -37,10 +37,7 @@ CALLS = (
     "a * F.random.gamma(2, 0.5, shape=(3, 4))",
     "a * F.random.exponential(1, shape=(3, 4))",
     "a + F.random.poisson(2, shape=(3, 4))",
-    "a + F.random.negative_binomial(2, 0.5, shape=(3, 4))",
-    "a + F.random.generalized_negative_binomial(2, 0.5, shape=(3, 4))",
     "a + F.cast(F.random.randint(0, 3, shape=(3, 4)), 'float32')",
-    "F.random.{like}_like(a) + a",
     "a * F.shuffle(F.random.uniform(shape=(3, 4)))",
     "F.broadcast_mul(a, F.random.uniform(shape=(1, 1)))",
     "F.broadcast_add(a, F.expand_dims(F.cast(F.random.multinomial(F.softmax(F.BlockGrad(a)),"
@@ -98,7 +95,7 @@ keep(y), keep(g), keep(x.grad)
     "dropout": "keep(nd.Dropout(x, p={p}, mode={mode!r}))\n",
     "np": "keep(mx.np.random.{np}(size=(2,)))\n",
     "choice": "keep(mx.np.random.choice(9, size=(3,)))\n",
-    "more layers": "x = x + nd.random.normal_like(x)\n",
+    "more layers": "x = x + nd.random.normal(shape=x.shape)\n",
     "compile again": "prepare(net)\n",
     "seed": "mx.random.seed({number})\n",
 }
@@ -114,7 +111,7 @@ def draw(seed: int) -> str:
             p=rng.choice((0, 0.3, 0.5, 0.5, 1)),
             mode=rng.choice(("training", "training", "always")),
             axis=rng.randrange(2),
-            act=rng.choice(("leaky", "elu", "rrelu", "rrelu", "gelu", "selu")),
+            act=rng.choice(("leaky", "elu", "gelu", "selu")),
             like=rng.choice(("uniform", "normal", "exponential", "poisson")),
             np=rng.choice(("uniform", "normal", "exponential", "gumbel", "logistic", "rayleigh")),
             init=rng.choice(INITS),

@@ -179,10 +179,8 @@ def _constant(p: Program) -> str:
             f"F.{rng.choice(UNARY)}({made})",
             f"{made} {op} {n}",
             f"{n} {op} {made}",
-            f"F.contrib.div_sqrt_dim({made})",
             f"F.clip({made}, -1, {n})",
             f"F.transpose(F.transpose({made}))",
-            f"F.contrib.quadratic({made}, a=1, b=.5)",
         ]
         steps += [f"F.{rng.choice(OF_FLOATS)}({made})"] * p.floating
         made = p.let(rng.choice(steps))
@@ -266,7 +264,6 @@ def _signs(p: Program) -> None:
         f"F.negative(F.negative({x}))", f"{x} * {x}", f"{x} * -1", f"{x} ** 2", f"{x} ** 0.5",
         f"F.{u}(F.{u}({x}))", f"F.add_n({x}, {y})", f"F.add_n({x}, {y}, {x})",
         f"F.Activation({x}, act_type='relu')", f"F.relu(F.relu({x}) - {y})",
-        f"F.contrib.div_sqrt_dim({x})",
     )))  # fmt: skip
 
 

@@ -470,7 +470,7 @@ def test_public_functions_are_pickled_by_name(space: str):
 @pytest.mark.parametrize(
     "name",
     """nd.relu nd.add nd.FullyConnected nd.random_normal nd.linalg.gemm2 nd._internal._plus_scalar
-    nd.contrib.div_sqrt_dim nd.NDArray.sum sym.relu sym.pow sym.linalg.gemm2""".split(),
+    nd.contrib.arange_like nd.NDArray.sum sym.relu sym.pow sym.linalg.gemm2""".split(),
 )
 def test_functions_are_pickled_and_copied_by_name(name: str):
     function = eval(name, {"nd": nd, "sym": d2lmini.sym})
@@ -481,7 +481,7 @@ def test_functions_are_pickled_and_copied_by_name(name: str):
 
 
 #: An op or function is known by one of its names.
-ALIASES = ("nd.random_normal", "nd.linalg.gemm2", "nd.contrib.div_sqrt_dim", "sym.pow")
+ALIASES = ("nd.random_normal", "nd.linalg.gemm2", "nd.contrib.arange_like", "sym.pow")
 
 
 def test_the_signature_of_an_op_can_be_called():

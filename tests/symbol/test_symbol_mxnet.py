@@ -96,7 +96,8 @@ LESS = {
 }
 #: Ops for which MXNet does not see a contradiction between complete shapes.
 UNCHECKED = set(
-    """LeakyReLU where FullyConnected stack reshape linalg.gemm2 BatchNorm GroupNorm InstanceNorm""".split()
+    "LeakyReLU where FullyConnected stack reshape linalg.gemm2 BatchNorm GroupNorm "
+    "InstanceNorm".split()
 )
 
 
