@@ -45,7 +45,8 @@ LEFT_OUT = {
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
-        PearsonCorrelation khatri_rao *syrk *trmm *maketrian *extracttrian Orthogonal""",
+        PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
+        *extracttrian Orthogonal""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         AdamW adamw_update mp_adamw_update""",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":

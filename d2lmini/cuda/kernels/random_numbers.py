@@ -175,6 +175,8 @@ _DISTRIBUTIONS = {
     "exponential": _Distribution("lam", "-log(1 - y) / A(lam)", _UNIFORM, "lam > 0"),
     "gamma": _Distribution("alpha beta", "gamma_of(s, alpha) * beta"),
     "poisson": _Distribution("lam", "poisson_of(s, lam)"),
+    # The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
+    "integers": _Distribution("low range", "low + (long long) (next_long(s) % range)"),
 }
 
 

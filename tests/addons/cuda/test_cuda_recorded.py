@@ -26,11 +26,7 @@ needs_kernels = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is n
 #: Why launches are not recorded -> the operations for whose rows that is so: mostly the function of
 #: CuPy's that is no launch of ours.
 NOT_RECORDED = {
-    "__iter__": (
-        "_ravel_multi_index gather_nd preloaded_multi_mp_sgd_mom_update "
-        "preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update "
-        "preloaded_multi_sgd_update scatter_nd"
-    ),
+    "__iter__": "_ravel_multi_index gather_nd scatter_nd",
     "a value": "lamb_update_phase2",
     "add.reduce": "_squared_error _sum_to mean nansum norm sum_axis",
     "allclose": "_contrib_allclose",
@@ -68,7 +64,6 @@ NOT_RECORDED = {
     "moveaxis": "Pad _linalg_makediag _undiag _unpad",
     "multiply.reduce": "nanprod prod",
     "put_along_axis": "_put_along",
-    "repeat": "UpSampling",
     "stack": "_contrib_index_array _unravel_index multi_sum_sq",
     "take": "Embedding",
     "take_along_axis": "_take_along",
