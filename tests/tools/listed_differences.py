@@ -179,11 +179,6 @@ LISTED = [
         program=r"dtype='u?int",
     ),
     Listed(
-        "LAMB with a master copy moves the copy, too; that of MXNet stands still",
-        "nd.mp_lamb_update_phase2",
-        kind="value of weight32",
-    ),
-    Listed(
         "an integer is neither nan nor infinite; MXNet says that 0 is infinite",
         "nd.contrib.isinf nd.contrib.isfinite",
         kind="value of y",
