@@ -58,7 +58,7 @@ NAMES = {
     ("d2lmini.d2l", "d2lmini.compat.books.loops"): "evaluate_accuracy_gpus grad_clipping sgd",
     ("d2lmini.d2l", "d2lmini.compat.books.models"): "Residual corr2d linreg resnet18 squared_loss",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
-    ("d2lmini.kvstore", "d2lmini.distributed"): "AsyncKVStore DistKVStore thin_link",
+    ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
         dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
         set_kvstore_handle set_state""",
