@@ -48,7 +48,7 @@ LEFT_OUT = {
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
         *extracttrian Orthogonal""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
-        AdamW adamw_update mp_adamw_update""",
+        adamw_update mp_adamw_update""",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
         "set_monitor_callback monitor Monitor",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
@@ -64,8 +64,6 @@ LEFT_OUT = {
     "x / x.shape[-1] ** 0.5 does the same": "div_sqrt_dim",
     "-nd.pick(nd.log_softmax(x), label).sum() does the same": "softmax_cross_entropy",
     "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
-    "nd.random.NAME(shape=x.shape) does the same": """
-        uniform_like normal_like gamma_like exponential_like poisson_like""",
     "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm *linalg.gemm",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
     "np.random.negative_binomial makes a NumPy array": "*negative_binomial*",

@@ -19,7 +19,7 @@ from d2lmini.context import Context
 from d2lmini.ndarray.creation import _make
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import registry
-from d2lmini.ops.random_functions import functions, op_for
+from d2lmini.ops.random_functions import LIKE, functions, op_for
 
 
 def draw(
@@ -51,7 +51,7 @@ def shuffle(data: NDArray, out: Any = None) -> NDArray:
     return registry["_shuffle"](data, out=out)
 
 
-FUNCTIONS = functions(draw)
+FUNCTIONS = functions(draw) | LIKE
 globals().update(FUNCTIONS)
 
 __all__ = ["multinomial", "shuffle", *FUNCTIONS]

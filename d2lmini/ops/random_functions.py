@@ -24,6 +24,9 @@ from d2lmini.signatures import by_name, with_parameters_of
 
 Function = Callable[..., Any]
 
+#: The ops in the shape of an array, by their names in the namespaces.
+LIKE = {f"{name}_like": registry[f"_random_{name}_like"] for name in DISTRIBUTIONS}
+
 
 def functions(draw: Function) -> dict[str, Function]:
     """The functions that call draw(name, parameters, **options), of the module of `draw`: one for

@@ -1,4 +1,4 @@
-"""Random ops: each distribution with number parameters or array parameters.
+"""Random ops: each distribution with number parameters, array parameters, or "like".
 
 >>> from d2lmini import nd, random
 >>> random.seed(3)
@@ -8,9 +8,10 @@
 True
 
 `_random_NAME` draws numbers of `shape`; `_sample_NAME` an array of `shape` for every element of its
-parameter arrays. Parameters out of range fail at run time, as in MXNet: the error is kept on the
-result. Names and parameters are MXNet 1.9's; the streams are not (a seed gives other numbers in
-MXNet, and others on a GPU than on the CPU: see `cuda/kernels/random_numbers.py`).
+parameter arrays; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out of
+range fail at run time, as in MXNet: the error is kept on the result. Names and parameters are MXNet
+1.9's; the streams are not (a seed gives other numbers in MXNet, and others on a GPU than on the
+CPU: see `cuda/kernels/random_numbers.py`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _empty(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
 
 
 def _declare(name: str, row: Distribution) -> None:
-    """The two ops of a distribution."""
+    """The three ops of a distribution."""
     defaults = {parameter: float(default) for parameter, default in row.defaults.items()}
     parameters, numbers = tuple(defaults), dict.fromkeys(defaults, "float")
     arrays_are = ("mu", "sigma") if name == "normal" else parameters  # the arrays' names
@@ -87,6 +88,15 @@ def _declare(name: str, row: Distribution) -> None:
     def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
         place = _empty(xp, out, arrays[0].shape + shape, dtype)
         return draw(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
+
+    @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
+    @with_signature(
+        Signature(("data",), (*parameters, "rng", "out"), defaults, numbers, 1),
+        f"`_random_{name}` in the shape and dtype of data.",
+    )
+    def _(xp, data, *, rng, out=None, **given):
+        place = _empty(xp, out, data.shape, data.dtype)
+        return draw(xp, name, rng, place, defaults | given)
 
 
 for _name, _row in DISTRIBUTIONS.items():

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.ops.core import registry
-from d2lmini.ops.random_functions import functions, op_for
+from d2lmini.ops.random_functions import LIKE, functions, op_for
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.namespaces import function_of
 from d2lmini.symbol.symbol import Symbol, tracer
@@ -50,7 +50,7 @@ def multinomial(
 shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
 shuffle.__qualname__ = "random.shuffle"
 
-FUNCTIONS = functions(draw)
+FUNCTIONS = functions(draw) | {name: function_of(op, name, "random.") for name, op in LIKE.items()}
 globals().update(FUNCTIONS)
 
 __all__ = ["multinomial", "shuffle", *FUNCTIONS]

@@ -38,6 +38,7 @@ CALLS = (
     "a * F.random.exponential(1, shape=(3, 4))",
     "a + F.random.poisson(2, shape=(3, 4))",
     "a + F.cast(F.random.randint(0, 3, shape=(3, 4)), 'float32')",
+    "F.random.{like}_like(a) + a",
     "a * F.shuffle(F.random.uniform(shape=(3, 4)))",
     "F.broadcast_mul(a, F.random.uniform(shape=(1, 1)))",
     "F.broadcast_add(a, F.expand_dims(F.cast(F.random.multinomial(F.softmax(F.BlockGrad(a)),"
@@ -95,7 +96,7 @@ keep(y), keep(g), keep(x.grad)
     "dropout": "keep(nd.Dropout(x, p={p}, mode={mode!r}))\n",
     "np": "keep(mx.np.random.{np}(size=(2,)))\n",
     "choice": "keep(mx.np.random.choice(9, size=(3,)))\n",
-    "more layers": "x = x + nd.random.normal(shape=x.shape)\n",
+    "more layers": "x = x + nd.random.normal_like(x)\n",
     "compile again": "prepare(net)\n",
     "seed": "mx.random.seed({number})\n",
 }

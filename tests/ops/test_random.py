@@ -119,6 +119,8 @@ def test_shapes_and_defaults():
     out = nd.zeros((3, 4))
     assert nd.random.normal(5, 0, out=out) is out
     assert (out.asnumpy() == 5).all()
+    like = nd.random.normal_like(nd.zeros((2, 3), dtype="float64"), loc=7, scale=0)
+    assert like.shape == (2, 3) and like.dtype == np.float64 and (like.asnumpy() == 7).all()
 
 
 def test_randint_covers_its_range():

@@ -137,6 +137,7 @@ CALLS: list[tuple[str, dict[str, Shape], Shape | None]] = [
     ("zeros_like(x)", {"x": (2, 3)}, (2, 3)),
     ("shape_array(x)", {"x": (2, 3)}, (2,)),
     ("zeros((2,0))", {}, (2, 3)),
+    ("random.uniform_like(x)", {"x": (2, 3)}, (2, 3)),
     ("random.normal(0,1,shape=(2,3))", {}, (2, 3)),
     ("diag(x)", {"x": (3, 3)}, (3,)),
     ("depth_to_space(x,2)", {"x": (2, 4, 3, 3)}, (2, 1, 6, 6)),

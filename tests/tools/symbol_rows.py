@@ -40,7 +40,7 @@ FUNCTIONS = """
     random.gamma(x,y,shape=(2,)) random.exponential(shape=(2,)) random.exponential(x,shape=(2,))
     random.poisson(shape=(2,)) random.poisson(x,shape=(2,))
     random.randint(0,5,shape=(2,)) random.multinomial(x)
-    random.shuffle(x) uniform(0,1,shape=(2,)) op.relu(x)
+    random.shuffle(x) random.uniform_like(x) uniform(0,1,shape=(2,)) op.relu(x)
     _internal._plus_scalar(x,scalar=2) linalg.gemm2(x,y) linalg.gemm2(x) linalg.potrf(x)
     linalg.slogdet(x) linalg.gelqf(x) contrib.arange_like(x) BatchNorm(x)
     BatchNorm(x,name='bn') BatchNorm(x,output_mean_var=True) LayerNorm(x)
@@ -64,7 +64,6 @@ FUNCTIONS = """
     Convolution(x,kernel=(3,3),num_filter=4) Deconvolution(x,kernel=(2,2),num_filter=3)
     Deconvolution(x,kernel=(2,2),num_filter=3,no_bias=False) L2Normalization(x)
     Pooling(x,kernel=(2,2))
-
     maximum(x,y) maximum(x,2) maximum(2,x) minimum(x,y) hypot(x,2) power(x,2) power(2,x)
     pow(x,y) pow(2,x) split_v2(x,2) split_v2(x,(1,2)) maximum(2,3)
     hypot(3,4) clip(x,a_min=0,a_max=1) smooth_l1(x,scalar=1.0) norm(x) batch_dot(x,y) gather_nd(x,y)

@@ -64,9 +64,9 @@ def test_what_modules_borrow_works(module: str):
 def test_contributed_operators_by_their_old_names():
     import mxnet as mx
 
-    assert mx.contrib.nd.div_sqrt_dim is mx.contrib.ndarray.div_sqrt_dim
-    assert mx.contrib.nd.div_sqrt_dim(mx.nd.ones((1, 4))).asnumpy().tolist() == [[0.5] * 4]
-    assert mx.contrib.sym.div_sqrt_dim(mx.sym.var("x")).list_arguments() == ["x"]
+    assert mx.contrib.nd.arange_like is mx.contrib.ndarray.arange_like
+    assert mx.contrib.nd.arange_like(mx.nd.ones((1, 4)), axis=1).asnumpy().tolist() == [0, 1, 2, 3]
+    assert mx.contrib.sym.arange_like(mx.sym.var("x")).list_arguments() == ["x"]
     assert mx.contrib.symbol is mx.contrib.sym is mx.sym.contrib
 
 

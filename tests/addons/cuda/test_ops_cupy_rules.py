@@ -193,6 +193,8 @@ def test_a_gpu_draws_for_each_parameter(name: str):
     want = drawn(f"_random_{name}", np, shape=(3000,), **parameters)
     for half in got.raw:
         assert abs(half.mean() - want.mean()) < 6 * want.std() / 1500**0.5
+    like = drawn(f"_random_{name}_like", cupy, cupy.zeros((3, 4), "float64"), **parameters)
+    assert like.shape == (3, 4) and like.dtype == "float64"
     arrays[-1 if name == "normal" else 0][1] = 5.0 if name == "uniform" else -1.0
     got = drawn(f"_sample_{name}", cupy, *arrays, shape=(5,))
     assert np.isnan(got.raw[1]).all() and np.isfinite(got.raw[0]).all()
