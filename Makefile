@@ -70,7 +70,7 @@ chapters-again: $(VENV)/.test  ## run the chapters as readers do who go back, an
 size: $(VENV)/.test  ## lines and tokens per folder, without docstrings and comments
 	$(PY) tests/tools/size_table.py
 
-browser: $(VENV)/.test  ## test-browser where there is a browser; last, to say loudly if there is none
+browser: $(VENV)/.test  ## test-browser where widgets or chapters changed, else one of its tests; says loudly if there is no browser
 	$(PY) tests/browser/run.py --if-possible $(BROWSERFLAGS)
 
 test-browser: $(VENV)/.test  ## chapters and widgets in JupyterLab in a real browser; keeps screenshots in build/

@@ -103,16 +103,15 @@ def test_sums_differ_by_a_rounding_for_each_term(gpu_kind, name, dtype, n):
 
 
 def dropped(ctx: Context) -> list[np.ndarray]:
-    """Values that were drawn, what dropout and rrelu make of an array, and their gradients."""
+    """Values that were drawn, what dropout makes of an array, and its gradient."""
     random.seed(3)
     x = nd.array(np.abs(drawn(40, 5)) + 1, ctx=ctx)
     x.attach_grad()
     found = [nd.random.uniform(shape=(20,), ctx=ctx), nd.random.normal(shape=(20,), ctx=ctx)]
-    for act in (lambda x: nd.Dropout(x, p=0.5), lambda x: -nd.LeakyReLU(-x, act_type="rrelu")):
-        with autograd.record():
-            y = act(x)
-        y.backward()
-        found += [y, x * x.grad]
+    with autograd.record():
+        y = nd.Dropout(x, p=0.5)
+    y.backward()
+    found += [y, x * x.grad]
     return [a.asnumpy() for a in found]
 
 
@@ -124,8 +123,7 @@ def test_each_context_draws_numbers_of_its_own(gpu_kind):
         again = [dropped(cpu()), *map(dropped, gpus)]
     for result, same in zip(results, again, strict=True):
         assert all((a == b).all() for a, b in zip(result, same, strict=True))
-        _, _, kept, by_mask, bent, by_slope = result
+        _, _, kept, by_mask = result
         assert (kept == by_mask).all() and 0 < (kept == 0).mean() < 1
-        np.testing.assert_allclose(bent, by_slope, rtol=2e-7)
     for i, result in enumerate(results):
         assert all((a != b).any() for other in results[:i] for a, b in zip(result, other))

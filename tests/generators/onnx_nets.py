@@ -102,7 +102,7 @@ F.sin({a}) | F.log1p(F.abs({a})) | F.log2(F.abs({a}) + 1) | F.log10(F.abs({a}) +
 F.sqrt(F.abs({a})) | F.rsqrt(F.abs({a}) + 1) | F.cbrt({a}) | F.rcbrt(F.abs({a}) + 1) | F.erf({a})
 F.arctan({a}) | F.softmax({a}, axis={axis}) | F.log_softmax({a}, axis={axis})
 F.softmin({a}, axis={axis}) | F.softmax({a}, axis={axis}, temperature=2) | F.softsign({a})
-F.hard_sigmoid({a}) | F.degrees({a}) | F.radians({a}) | F.smooth_l1({a}, scalar={number})
+F.degrees({a}) | F.radians({a}) | F.smooth_l1({a}, scalar={number})
 F.mean({a}, axis={axis}) | F.mean({a}) | F.mean({a}, axis={axis}, exclude={bool})
 F.norm({a}, axis={axis}) | F.norm({a}) | F.prod({a}, axis={axis})
 F.norm({a}, ord=1, axis={axis}) | F.L2Normalization({a}, mode='{l2}') | {a} / {number}

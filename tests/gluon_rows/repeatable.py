@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gluon_rows import loss, nn, rnn
 
-RANDOM = ("Dropout", "dropout", "Zoneout", "zoneout", "rrelu")
+RANDOM = ("Dropout", "dropout", "Zoneout", "zoneout")
 
 
 ROWS = [

@@ -7,15 +7,10 @@ outputs of two directions lie side by side: so the kernels are made for strides
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from d2lmini.cuda.kernels.elementwise import fill
 from d2lmini.cuda.kernels.symbols import names as xp
-
-#: Bounds of the cells of an LSTM: whether nan becomes the upper bound, lowest, highest; or none.
-Bounds = tuple[bool, float, float] | None
 
 
 def _squash(x: Any) -> Any:
@@ -28,37 +23,22 @@ def _gates(a: Any, n: int) -> list[Any]:
     return [a[:, k * H : k * H + H] for k in range(n)]
 
 
-@cache
-def _lstm_step(bounds: Bounds) -> Callable[..., list[Any]]:
-    def step(
-        i: Any, f: Any, g: Any, o: Any, ci: Any, cf: Any, cg: Any, co: Any, before: Any
-    ) -> list[Any]:
-        i, f, g, o = _squash(i + ci), _squash(f + cf), xp.tanh(g + cg), _squash(o + co)
-        cell = f * before + i * g
-        if bounds is not None:
-            bounds_nan, low, high = bounds
-            cell = xp.where(cell != cell, high, cell) if bounds_nan else cell
-            cell = xp.clip(cell, low, high)
-        return [i, f, g, o, cell, o * xp.tanh(cell)]
-
-    return step
+def _lstm_step(
+    i: Any, f: Any, g: Any, o: Any, ci: Any, cf: Any, cg: Any, co: Any, before: Any
+) -> list[Any]:
+    i, f, g, o = _squash(i + ci), _squash(f + cf), xp.tanh(g + cg), _squash(o + co)
+    cell = f * before + i * g
+    return [i, f, g, o, cell, o * xp.tanh(cell)]
 
 
-@cache
-def _lstm_back(bounds: Bounds) -> Callable[..., list[Any]]:
-    def back(
-        head: Any, dh: Any, i: Any, f: Any, g: Any, o: Any, before: Any, after: Any, dc: Any
-    ) -> list[Any]:
-        bent = xp.tanh(after)
-        d = dh + head
-        e = dc + d * o * (1 - bent * bent)
-        if bounds is not None:
-            _, low, high = bounds
-            e = xp.where((after > low) & (after < high), e, e * 0)
-        da = [e * i * (1 - i) * g, e * f * (1 - f) * before, e * i * (1 - g * g)]
-        return [*da, d * o * (1 - o) * bent, e * f]
-
-    return back
+def _lstm_back(
+    head: Any, dh: Any, i: Any, f: Any, g: Any, o: Any, before: Any, after: Any, dc: Any
+) -> list[Any]:
+    bent = xp.tanh(after)
+    d = dh + head
+    e = dc + d * o * (1 - bent * bent)
+    da = [e * i * (1 - i) * g, e * f * (1 - f) * before, e * i * (1 - g * g)]
+    return [*da, d * o * (1 - o) * bent, e * f]
 
 
 def _gru_step(cr: Any, cz: Any, cn: Any, bias: Any, h: Any, r: Any, z: Any, n: Any) -> list[Any]:
@@ -74,22 +54,19 @@ def _gru_back(g: Any, more: Any, r: Any, z: Any, n: Any, share: Any, h: Any, dh:
     return [dn, dn * r * share * (1 - r), d * (1 - z) * z * (h - n), dn * r, d * z]
 
 
-def lstm_step(
-    xp: Any, c: Any, before: Any, gates: Any, after: Any, y: Any, bounds: Bounds = None
-) -> None:
+def lstm_step(xp: Any, c: Any, before: Any, gates: Any, after: Any, y: Any) -> None:
     """As `rnn_gates.lstm_step`; c (N, 4H) is added to the gates first."""
     parts = _gates(gates, 4)
-    fill(xp, "lstm_step", _lstm_step(bounds), [*parts, *_gates(c, 4), before], [*parts, after, y])
+    fill(xp, "lstm_step", _lstm_step, [*parts, *_gates(c, 4), before], [*parts, after, y])
 
 
 def lstm_back(
-    xp: Any, g: Any, dh: Any, gates: Any, before: Any, after: Any, dc: Any, D: Any,
-    bounds: Bounds = None,
-) -> None:  # fmt: skip
+    xp: Any, g: Any, dh: Any, gates: Any, before: Any, after: Any, dc: Any, D: Any
+) -> None:
     """Fill D (N, 4H), the gradient of the gates before their activations. g and dh add up to the
     gradient of the state. dc is the gradient of the cell; it becomes that of the previous cell."""
     inputs = [g, dh, *_gates(gates, 4), before, after, dc]
-    fill(xp, "lstm_back", _lstm_back(bounds), inputs, [*_gates(D, 4), dc])
+    fill(xp, "lstm_back", _lstm_back, inputs, [*_gates(D, 4), dc])
 
 
 def gru_step(xp: Any, c: Any, bias: Any, h: Any, rz: Any, n: Any, share: Any, y: Any) -> None:

@@ -33,8 +33,7 @@ DRAWN, FIRST = {"book": 120, "configurations": 180, "canaries": 70}, 190_000
 #: Longer than this no program may take (seconds).
 PATIENCE_S = 120
 
-OPTIMIZERS = """AdaDelta AdaGrad Adam AdamW Adamax FTML Ftrl LAMB LARS NAG Nadam RMSProp SGD
-    Signum""".split()
+OPTIMIZERS = "AdaDelta AdaGrad Adam Adamax FTML Ftrl LAMB NAG RMSProp SGD Signum".split()
 
 #: Training of a small net on two virtual GPUs, or on one place.
 DEVICES = """
