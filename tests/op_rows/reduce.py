@@ -212,6 +212,7 @@ def _rows_of_positions():
                        {"axis": axis}, mxnet=False, why="the same as for small ones")  # fmt: skip
     x = draw((2, 3, 4))
     yield Case("argmax_channel", (x,), lambda x: x.argmax(1).astype(x.dtype), grad=False)
+    yield Case("argmax_channel", (x[0],), lambda x: x.argmax(1).astype(x.dtype), grad=False)
     for attrs in ({}, {"axis": 0}, {"axis": 1}, {"axis": 2}, {"axis": 1, "dtype": "float64"}):
         yield Case("cumsum", (x,), running, attrs)
     yield Case("cumsum", (x,), running, {"axis": -1}, mxnet=False, why="MXNet 1.9.1 fails for -1")

@@ -33,6 +33,7 @@ ERRORS = [
     (lambda: nd.norm(X, ord=3), "norm: ord=3 is unknown, need one of 1, 2"),
     (lambda: nd.moments(X), "moments: axes is missing"),
     (lambda: nd.cumsum(X, axis=3), "cumsum: axis=3 is out of range"),
+    (lambda: nd.argmax_channel(FLAT), "argmax_channel: axis=1 is out of range"),
     (lambda: nd.reshape(X, shape=(5, 5)), "it has 24 elements, the target would have 25"),
     (lambda: nd.reshape(X, shape=(7, -1)), "24 elements do not divide by 7"),
     (lambda: nd.reshape(X, shape=(-1, -1)), "at most one size may be -1"),
@@ -98,7 +99,7 @@ def test_positions_that_a_floating_dtype_rounds_are_a_warning():
     """As in MXNet, which says nothing: float32 counts up to 2 ** 24 exactly, float16 up to 2048."""
     x = nd.zeros((2**24 + 3,))
     x[-2:] = 1  # at 2 ** 24 + 1
-    for find in (nd.argmax, lambda x: nd.argmin(-x)):
+    for find in (nd.argmax, lambda x: nd.argmin(-x), lambda x: nd.argmax_channel(x.reshape(1, -1))):
         with pytest.warns(UserWarning, match=r"not exact in float32.*x.astype\('float64'\)"):
             assert int(find(x).asscalar()) == 2**24
     assert int(x.astype("float64").argmax().asscalar()) == 2**24 + 1

@@ -20,7 +20,7 @@ OPERATORS = [
 ] + ["-x", "abs(x)", "(x + y) + (x + 1) + y", "x ** 0.5"]  # fmt: skip
 
 METHODS = """
-    abs() arccos() arccosh() arcsin() arcsinh() arctan() arctanh() argmax()
+    abs() arccos() arccosh() arcsin() arcsinh() arctan() arctanh() argmax() argmax_channel()
     argmin() argsort() astype('float16') broadcast_axes(axis=0,size=3) broadcast_like(y)
     broadcast_to(shape=(2,3)) cbrt() ceil() clip(0,1) cos() cosh() degrees() depth_to_space(2)
     diag() exp() expand_dims(axis=0) expm1() fix() flatten() flip(axis=0) floor() log() log10()
