@@ -61,6 +61,12 @@ def test_a_part_of_the_tests_settles_nothing(run):
     assert not run.PASSED.exists()
 
 
+def test_a_part_that_is_asked_for_runs_though_all_has_passed(run):
+    run.main([])
+    run.main(["--if-possible", "-k", "watch"])
+    assert run.commands == ["browser"] * 2
+
+
 @pytest.mark.parametrize(("options", "code"), [([], 1), (["--if-possible"], 0)])
 def test_without_a_browser_it_says_so_loudly(tmp_path, options, code):
     named = str(tmp_path / "no-such-browser")
