@@ -66,7 +66,7 @@ LEFT_OUT = {
     "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
     "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm *linalg.gemm",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
-    "np.random.negative_binomial makes a NumPy array": "*negative_binomial*",
+    "nd.array(numpy.random.negative_binomial(k, p, shape)) does the same": "*negative_binomial*",
     "net.collect_params(pattern).initialize(init) does the same": "Mixed",
     "net.load_parameters does the same": "initializer.Load",
     "optimizer.SGD at half the rate, with nd.random.normal(0, lr**0.5, w.shape) added to each w":

@@ -6,11 +6,11 @@ neither on the order in which workers draw nor on the number of workers.
 
 Each call of a random op takes one key, in the order of the program, whether its result is used or
 not. A call whose attributes and mode say that it draws nothing takes none: Dropout in prediction or
-with p = 0, LeakyReLU but for 'rrelu' in training, RNN without dropout between layers. (The shape
-and the data do not matter: shuffling one row takes a key.) A compiled call takes the keys of all
-calls that were traced, in the same order, also of those that the compiler left out. So a program
-draws the same numbers eagerly, hybridized and lazily. The nodes of a Symbol that a program composed
-or loaded draw in the order of the graph; that has only nodes that its outputs need.
+with p = 0, RNN without dropout between layers. (The shape and the data do not matter: shuffling one
+row takes a key.) A compiled call takes the keys of all calls that were traced, in the same order,
+also of those that the compiler left out. So a program draws the same numbers eagerly, hybridized
+and lazily. The nodes of a Symbol that a program composed or loaded draw in the order of the graph;
+that has only nodes that its outputs need.
 
 >>> from d2lmini import random_state
 >>> random_state.seed(1)

@@ -374,8 +374,7 @@ class Trainer:
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            serves = getattr(self._kvstore, "is_async", False)  # with a copy of the optimizer
-            if isinstance(self._kvstore, kv.KVStore) and not serves:
+            if isinstance(self._kvstore, kv.KVStore):
                 self._optimizer = self._kvstore._updater.optimizer
         else:
             with open(fname, "rb") as file:

@@ -37,8 +37,6 @@ class KVStoreBase:
 
     #: True if it sums over several processes (then `broadcast` takes lists of keys).
     spans_processes = False
-    #: Do its processes run without waiting for one another?
-    is_async = False
     rank = 0
     num_workers = 1
     #: Its name.

@@ -213,8 +213,8 @@ def _infer(
     mode: str, p: float, projection_size: int | None, lstm_state_clip_min: float | None,
     use_sequence_length: bool, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    left_out = projection_size, lstm_state_clip_min, use_sequence_length or None, sequence_length
-    if left_out != (None,) * 4:
+    has_lengths = use_sequence_length or sequence_length is not None
+    if projection_size or lstm_state_clip_min is not None or has_lengths:
         raise MXNetError(
             "projection_size, lstm_state_clip_min and sequence_length (MXNet ignores the last two "
             "on the CPU) are not supported; put a Dense layer behind the LSTM, or unroll a cell "

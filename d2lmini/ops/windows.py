@@ -3,8 +3,8 @@
 >>> geometry((5, 5), kernel=(3, 3), stride=(2, 2), dilate=(), pad=(1, 1)).out
 (3, 3)
 
-Convolution (`conv.py`), `im2col` (`im2col.py`) and pooling (`pool.py`) use it, for images
-(N, C, W), (N, C, H, W) or (N, C, D, H, W).
+Convolution (`conv.py`) and pooling (`pool.py`) use it, for images (N, C, W), (N, C, H, W) or
+(N, C, D, H, W).
 """
 
 from __future__ import annotations

@@ -268,6 +268,8 @@ def test_pooling_is_the_same_in_pieces_of_any_size(monkeypatch):
     [
         ("Activation", [(2,)], {"act_type": "gelu"}, "act_type='gelu' is unknown"),
         ("LeakyReLU", [(2, 3)], {"act_type": "prelu"}, "'gamma' is missing"),
+        ("LeakyReLU", [(2, 3)], {"act_type": "rrelu"}, "act_type='rrelu' is unknown"),
+        ("Pooling", [(1, 1, 5)], {"kernel": (2,), "pool_type": "lp"}, "pool_type='lp' is unknown"),
         ("LeakyReLU", [(2, 3), (1,)], {}, "'gamma' was given"),
         ("LeakyReLU", [(2, 3, 4), (4,)], {"act_type": "prelu"}, "one slope for each channel"),
         ("softmax", [(2, 3)], {"axis": 2}, "axis=2 is out of range"),

@@ -52,8 +52,6 @@ _CONDITIONAL = (
 # d2lmini's own ops that Gluon's layers and losses call, and the kind of the ops they stand for.
 _OWN = {"_softmax_cross_entropy": "float32", "_squared_error": "float32", "_rnn_layer": "low"}
 
-_LOSS_OUTPUTS = "SoftmaxOutput"
-
 
 def check_target(target_dtype: Any) -> np.dtype:
     """The dtype; AssertionError, as in MXNet, unless it is float16 or bfloat16. ImportError for
@@ -138,7 +136,7 @@ def list_widest_type_cast(target_dtype: Any = "float16") -> list[str]:
 def list_loss_output_functions(target_dtype: Any = "float16") -> list[str]:
     """Names of the ops that are an output and a loss at once."""
     check_target(target_dtype)
-    return _LOSS_OUTPUTS.split()
+    return ["SoftmaxOutput"]
 
 
 def list_lp16_use_fp32_params(target_dtype: Any = "float16") -> None:

@@ -30,8 +30,8 @@ from d2lmini.gluon.utils import as_default
 from d2lmini.ops.core import Value
 from d2lmini.signatures import with_parameters_of
 
-#: What an LSTM may do to its cell state at each step.
-_CLIP = {"state_clip_min": None, "state_clip_max": None, "state_clip_nan": False}
+#: Parameters of MXNet's layers that mean something else than their defaults only there.
+_LEFT_OUT = {"projection_size": 0, "use_sequence_length": False, "state_clip_min": None}
 
 
 class RecurrentLayer(HybridBlock):
@@ -55,14 +55,15 @@ class RecurrentLayer(HybridBlock):
         h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = "zeros",
         h2h_bias_initializer: Any = "zeros", dtype: Any = "float32", **kwargs: Any,
     ):  # fmt: skip
-        self._clip = {f"lstm_{name}": kwargs.pop(name, default) for name, default in _CLIP.items()}
-        left_out = [kwargs.pop(name, None) for name in ("projection_size", "use_sequence_length")]
+        left_out = [
+            kwargs.pop(name, default) not in (default, None) for name, default in _LEFT_OUT.items()
+        ]
         super().__init__(**kwargs)
         assert layout in ("TNC", "NTC"), f"Invalid layout {layout}; must be one of ['TNC' or 'NTC']"
         if any(left_out):
             raise NotImplementedError(
-                f"{type(self).__name__}: projection_size and use_sequence_length are not supported"
-                "; see nd.RNN for what to do instead"
+                f"{type(self).__name__}: {', '.join(_LEFT_OUT)} are not supported; see nd.RNN for "
+                "what to do instead"
             )
         self._hidden_size = hidden_size
         self._num_layers = num_layers
@@ -153,7 +154,7 @@ class RecurrentLayer(HybridBlock):
         outputs, *states = F.RNN(
             x, vector, *states,
             state_size=self._hidden_size, num_layers=self._num_layers, mode=self._mode,
-            bidirectional=self._dir == 2, p=self._dropout, state_outputs=True, **self._clip,
+            bidirectional=self._dir == 2, p=self._dropout, state_outputs=True,
         )  # fmt: skip
         if self._layout == "NTC":
             outputs = F.swapaxes(outputs, dim1=0, dim2=1)
@@ -229,8 +230,8 @@ class RNN(RecurrentLayer):
 class LSTM(RecurrentLayer):
     """Long short-term memory over sequences; two states, h and the cell state.
 
-    state_clip_min and state_clip_max bound the cell state of every step (MXNet does so on GPUs
-    only). Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
+    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`. MXNet's
+    projection_size and bounds of the cell state (state_clip_min and the others) are refused.
     """
 
     n_gates = 4
@@ -244,8 +245,7 @@ class LSTM(RecurrentLayer):
         state_clip_nan: bool = False, dtype: Any = "float32", **kwargs: Any,
     ) -> None:  # fmt: skip
         super().__init__(
-            projection_size=projection_size, state_clip_min=state_clip_min,
-            state_clip_max=state_clip_max, state_clip_nan=state_clip_nan, dtype=dtype, **kwargs,
+            projection_size=projection_size, state_clip_min=state_clip_min, dtype=dtype, **kwargs,
         )  # fmt: skip
 
     def _alias(self) -> str:
