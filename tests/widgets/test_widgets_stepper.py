@@ -354,7 +354,8 @@ def test_the_view_is_sent_everything_once_and_the_state_after_every_move():
 def test_every_button_does_what_it_says():
     stepper = Sent(program)
     for message, step in [
-        ({"kind": "run_to", "number": 4}, 7), ({"kind": "run_to", "number": 4}, 7), ({"kind": "run"}, 10),
+        ({"kind": "run_to", "number": 4}, 7), ({"kind": "nonsense"}, 7),
+        ({"kind": "run"}, 10),
         ({"kind": "reset"}, 0), ({"kind": "step", "number": 5}, 0),
         ({"kind": "guessing", "on": True}, 0), ({"kind": "step"}, 0),
         ({"kind": "guess", "number": 1}, 1), ({"kind": "nonsense"}, 1),
