@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from d2lmini import callsite, instrument
 from d2lmini.context import Context
@@ -52,32 +52,6 @@ thread_state = _ThreadState()
 interrupts: dict[int, Callable[[], None]] = {}
 
 
-class Runner(Protocol):
-    """Runs the tasks of a lane of a device that works asynchronously to the host; see `lanes`."""
-
-    def run(self, task: Task) -> None:
-        """Run `task`, and order the device work that it launches."""
-
-    def finish(self, deadline: float | None = None) -> bool:
-        """Block until the device has finished its work on this lane; False at the deadline."""
-
-
-class Issuer(Runner, Protocol):
-    """A runner whose tasks callers may issue; see `ThreadedEngine.issue`."""
-
-    def take(self, task: Task) -> bool:
-        """Prepare to issue `task` on this thread; False if it cannot be issued so (lock held)."""
-
-    def runs_anywhere(self, task: Task) -> bool:
-        """True if this thread may run `task` as a worker would (lock held)."""
-
-    def issue(self) -> None:
-        """Put the work of the task that was taken on the device."""
-
-    def give_back(self) -> None:
-        """Workers may use the lane again."""
-
-
 class Scheduler:
     """The state shared by pushing, running and releasing tasks.
 
@@ -93,8 +67,9 @@ class Scheduler:
     #: push and wait is reported to the recorder.
     recorder: ClassVar[Any] = None
 
-    #: (context, lane) -> the Runner of its tasks, where `Task.run` alone is not enough.
-    runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
+    #: (context, lane) -> what runs its tasks, for a device that works asynchronously to the host;
+    #: see `worker_pools`.
+    runners: ClassVar[dict[tuple[Context, str], Any]] = {}
 
     #: Do the workers run on the user's thread, where Ctrl-C strikes?
     serial = False
