@@ -120,7 +120,7 @@ def _notes_on(error: BaseException | None) -> list[str]:
     """Lines to show below an error."""
     text = ""
     if isinstance(error, KeyboardInterrupt):
-        text = pending.describe_work(engine.current, engine.current.workers)
+        text = pending.describe_work(engine.current)
     elif isinstance(error, AttributeError) and "did you mean" not in str(error):
         text = _suggest_attribute(error).removeprefix("; ")
     return [text] if text else []

@@ -13,15 +13,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
-from d2lmini import addons, forks
+from d2lmini import addons, engine, forks
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
-from d2lmini.device.numpy_device import NumpyDevice
 from d2lmini.engine import worker_pools
-from d2lmini.engine.lane_times import LaneTime
-from d2lmini.engine.scheduler import Runner
+
+
+class NumpyDevice(Device):
+    """A context of the CPU: NumPy computes, on as many workers as there are cores. All CPU contexts
+    share the cores and the memory; each has its own account."""
+
+    kind = "cpu"
+
+    def __init__(self, ctx: Context):
+        super().__init__(ctx, engine.current.workers)
+
+    def copy(self, target: Any, source: Any) -> None:
+        self.xp.copyto(target, source)
+
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes of the machine."""
+        with forks.importing:
+            import psutil
+
+        memory = psutil.virtual_memory()
+        return memory.available, memory.total
+
 
 _devices: dict[Context, Device] = {}
 _lock = forks.guard(threading.RLock())
@@ -86,7 +106,8 @@ def install(devices: Sequence[Device], cpu_workers: int | None) -> None:
         if device.pool is not None:  # it was installed before
             device.pool.there = True
     _looked = bool(devices)
-    worker_pools.install(*_lanes(devices, cpu_workers))
+    threads, runners, times = _lanes(devices)
+    worker_pools.install(threads, cpu_workers, runners, times)
 
 
 def _look() -> None:
@@ -98,29 +119,22 @@ def _look() -> None:
         if not _looked:
             cuda = addons.find("gpu", required=False)
             found = cuda.find() if cuda is not None else []
-            threads, _, runners, _ = _lanes(found, None)
+            threads, runners, _ = _lanes(found)
             worker_pools.add(threads, runners)
             _devices.update((device.ctx, device) for device in found)
             _looked = True
 
 
-def _lanes(
-    devices: Sequence[Device], cpu_workers: int | None
-) -> tuple[
-    dict[tuple[Context, str], int],
-    int | None,
-    dict[tuple[Context, str], Runner],
-    dict[tuple[Context, str], LaneTime],
-]:
-    """The arguments of `worker_pools.install`."""
-    threads: dict[tuple[Context, str], int] = {}
-    runners: dict[tuple[Context, str], Runner] = {}
-    times: dict[tuple[Context, str], LaneTime] = {}
+def _lanes(devices: Sequence[Device]) -> tuple[dict, dict, dict]:
+    """By lane: the numbers of threads, the runners, the times."""
+    threads: dict[Any, int] = {}
+    runners: dict[Any, Any] = {}
+    times: dict[Any, Any] = {}
     for device in devices:
         threads.update(device.lanes())
         runners.update(device.runners())
         times.update(device.lane_times())
-    return threads, cpu_workers, runners, times
+    return threads, runners, times
 
 
 def _reason() -> str:

@@ -1,6 +1,6 @@
 """What a device is: memory with a limit, threads that compute, and a way to copy to and from it.
 
-Three kinds share this interface: the CPU (`numpy_device`), virtual GPUs (`virtual_device`), and
+Three kinds share this interface: the CPU (`devices`), virtual GPUs (`virtual_device`), and
 GPUs through CuPy (the add-on `cuda`). The engine knows only the lanes of a device, the storage only
 its pool, arrays only how to compute and copy: a new kind is one new class. `device_of(ctx)` in
 `devices` finds the device.

@@ -29,10 +29,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from sys import getrefcount
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,30 +52,9 @@ ALIGNMENT = 64
 RED_ZONE = 64
 
 
-class Checker(Protocol):
-    """A memory checker hears of each use of memory. Our tests have one: `make memory`."""
-
-    def lend(self, block: np.ndarray, nbytes: int, what: str) -> None:
-        """`nbytes` of `block` have an owner from now on; the memory behind them has none."""
-
-    def take_back(self, block: np.ndarray) -> None:
-        """`block` has no owner any more."""
-
-    def scratch(self, memory: dict[str, np.ndarray], name: str, nbytes: int) -> np.ndarray:
-        """Scratch memory of this name; `memory` keeps it."""
-
-    def guard(self, run: Callable[..., Any], name: str, root: np.ndarray) -> Callable[..., Any]:
-        """Wrap a program's function that works in an arena, the memory `root`."""
-
-    def note_adoption(self, chunk: Any, array: np.ndarray) -> None:
-        """`array` becomes the contents of `chunk`; nothing else may see it."""
-
-    def mark_shared(self, chunk: Any) -> None:
-        """A view or DLPack may now write the contents of `chunk`."""
-
-
-#: The checker of our tests; None: there is none.
-checker: Checker | None = None
+#: The memory checker of our tests (`make memory`), which hears of each use of memory: `lend`,
+#: `take_back`, `scratch`, `guard`, `note_adoption`, `mark_shared`. None: there is none.
+checker: Any = None
 
 
 class Memory(NamedTuple):

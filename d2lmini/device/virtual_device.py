@@ -113,21 +113,12 @@ class VirtualDevice(Device):
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes: the total is the limit."""
-        pool = self.pool
-        if pool is None:
-            return self.memory or 0, self.memory or 0
-        stats = pool.stats()
-        total = stats.limit or 0
-        return max(total - stats.live, 0), total
+        total = self.memory or 0
+        return max(total - (self.pool.stats().live if self.pool else 0), 0), total
 
     def __repr__(self) -> str:
-        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
-        rates = f"link {self.link_gb_s:g} GB/s"
-        if self.gflops < inf:
-            rates += f", {self.gflops:g} GFLOP/s"
-        if self.memory_gb_s < inf:
-            rates += f", memory {self.memory_gb_s:g} GB/s"
-        return f"<virtual device {self.ctx}: {threads}, {(self.memory or 0) / 1e9:.3g} GB, {rates}>"
+        gigabytes = (self.memory or 0) / 1e9
+        return f"<virtual device {self.ctx}: {gigabytes:.3g} GB, link {self.link_gb_s:g} GB/s>"
 
 
 class virtual_gpus(Standing):

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from d2lmini.draw.layers import Edge, place
 
-#: Pixels: between rows, around the drawing, per line of text in a box, and per part of a box.
-BETWEEN, MARGIN, LINE, PART = 30.0, 10.0, 13.0, 17.0
+#: Pixels: between rows, around the drawing, and per line of text in a box.
+BETWEEN, MARGIN, LINE = 30.0, 10.0, 13.0
 
 #: A picture has no ground of its own: it lies on a light page or a dark one. INK, for letters and
 #: lines on the page, is legible on both (4.6:1 on white, 4.1:1 on JupyterLab's #111111); FILLED is
@@ -45,7 +45,6 @@ class Box(NamedTuple):
     accent   a bold frame: a result
     title    the browser's tooltip
     label    small text below the box
-    parts    a small box inside for each: what is done in one pass
     """
 
     lines: Sequence[str]
@@ -54,7 +53,6 @@ class Box(NamedTuple):
     accent: bool = False
     title: str = ""
     label: str = ""
-    parts: Sequence[str] = ()
 
 
 class Scene(NamedTuple):
@@ -153,8 +151,7 @@ def diagram(
 def size_of(box: Box) -> tuple[float, float]:
     """Approximate width and height of a box; the first line is bold and larger."""
     widths = [(5.4 if i else 7.0) * len(line) + 20 for i, line in enumerate(box.lines)]
-    widths += [5.6 * len(part) + 34 for part in box.parts]
-    return max(widths, default=0.0), 10 + LINE * len(box.lines) + PART * len(box.parts)
+    return max(widths, default=0.0), 10 + LINE * len(box.lines)
 
 
 def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
@@ -166,10 +163,6 @@ def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
     for i, line in enumerate(box.lines):
         size = 9 if i else 11
         drawn += draw_text(x, y + 15 + LINE * i, line, size, look.text, i == 0, middle=True)
-    for i, part in enumerate(box.parts):
-        low = y + 2 + LINE * len(box.lines) + PART * i
-        drawn += draw_frame(x, low + 5, width - 16, PART - 3, "#ffffff", INK, 3)
-        drawn += draw_text(x, low + PART - 2, part, 9, FILLED, middle=True)
     if box.label:
         drawn += draw_text(x + 5, y + height + 10, box.label, 9)
     return f"<g><title>{escape(box.title)}</title>{drawn}</g>" if box.title else drawn

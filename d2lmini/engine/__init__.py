@@ -10,10 +10,10 @@
 
 Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
-`with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `bulk`,
-`rendezvous`, `failure`, `scheduler`, `waits`, `engine`, `threaded` (the threads), `naive`,
+`with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`,
+`rendezvous`, `failure`, `scheduler`, `engine` (waits, counts), `threaded` (the threads), `naive`,
 `lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
-next), `policies` (other orders), `stepped_engine` (a virtual clock; then `stepped_records`,
+next), `stepped_engine` (a virtual clock; then `stepped_records`,
 `stepped_view`), `order` (dependencies of recorded operations), `simulation` (recorded operations by
 the same rules), `pending` (what is queued, and how it is cancelled).
 
@@ -166,10 +166,9 @@ def cancel_pending() -> int:
 
 
 def set_bulk_size(size: int) -> int:
-    """Hand up to `size` tasks of this thread to a worker at once; 0 or 1: one. The old size."""
+    """MXNet's hint to hand up to `size` operations to a worker at once; returns the old size. Here
+    it changes nothing: small operations run where they are issued, so none is handed over."""
     old, thread_state.bulk_size = thread_state.bulk_size, int(size)
-    with current.lock:
-        current._flush(())
     return old
 
 

@@ -66,7 +66,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context, cpu
@@ -156,7 +156,7 @@ class Task:
         self.waits = 0
 
     lane = "compute"
-    #: True for a bulk segment or a rendezvous that is queued while it can still grow (see `bulk`).
+    #: True for a rendezvous that is queued while parts of it are missing (see `rendezvous`).
     open = False
     #: Ctrl-C waits until the task has run on the caller's thread. False if it may never end.
     defers = False
@@ -182,11 +182,6 @@ class Task:
         """True if `var`, one of the writes, keeps its old value when the task is skipped. Not if
         `var` is a result, which has no value before it is computed."""
         return var in self.reads
-
-    @property
-    def parts(self) -> Sequence[Task]:
-        """The operations in the task that have not run: itself, or those of a bulk segment."""
-        return (self,)
 
     @property
     def callee(self) -> Any:
@@ -296,18 +291,6 @@ def claim_var(task: Task, var: Var, writes: bool) -> bool:
     return False
 
 
-def become_writer(task: Task, var: Var) -> None:
-    """Turn `task`, a reader of `var` or the last in its queue, into a writer of `var`."""
-    if task in var.readers:
-        # Queue the writer before removing the reader, so that `mend` finds the task as one of them.
-        var.queue = deque(((task, True),))
-        var.readers.discard(task)
-        if not var.readers:
-            _pass_on(var, [])
-    else:
-        var.queue[-1] = (task, True)
-
-
 def passes_through(task: Task) -> bool:
     """True if `task` can run at once, without queueing: no task holds its Vars, and no value is
     missing. Its writes are then counted."""
@@ -332,11 +315,6 @@ def is_missing(var: Var, engine: object, order: int | None = None) -> bool:
 def holds(task: Task, var: Var) -> bool:
     """True if `task` has been granted `var`."""
     return var.writer is task or task in var.readers
-
-
-def in_line(task: Task, var: Var) -> bool:
-    """True if `task` holds `var` or waits for it."""
-    return holds(task, var) or any(waiting is task for waiting, _ in var.queue)
 
 
 def count_missing(task: Task) -> int:
@@ -374,11 +352,6 @@ def withdraw(task: Task) -> list[Task]:
         if var.queue and var.writer is None:
             _pass_on(var, ready)
     return ready
-
-
-def is_last(task: Task, var: Var) -> bool:
-    """True if no task is queued after `task`, which holds `var` or waits for it."""
-    return var.queue[-1][0] is task if var.queue else True
 
 
 def leave(task: Task, var: Var) -> None:

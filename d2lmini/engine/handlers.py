@@ -48,7 +48,7 @@ WHOLE = {
     "engine.naive": ("_work_off",),
     "engine.stepped_engine": ("_step",),
     "engine.threaded": ("_work_off",),
-    "engine.waits": ("_let_go",),
+    "engine.engine": ("_let_go",),
     "gluon.block": ("initialize", "cast", "save_parameters", "load_parameters"),
     "gluon.checkpoint": ("save", "restore"),
     "gluon.parameter_dict": ("initialize", "reset_ctx", "save", "load_dict"),

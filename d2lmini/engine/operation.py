@@ -114,16 +114,6 @@ class Operation:
         return bool(self.began_ns and self.ended_ns)
 
     @property
-    def pushed_s(self) -> float:
-        """When it was issued, in seconds of `time.perf_counter`."""
-        return self.pushed_ns / 1e9
-
-    @property
-    def ready_s(self) -> float:
-        """When nothing it needs was pending any more; nan: it did not become ready."""
-        return self.ready_ns / 1e9 if self.ready_ns else nan
-
-    @property
     def began_s(self) -> float:
         """When it began to run; nan: it did not run."""
         return self.began_ns / 1e9 if self.began_ns else nan

@@ -11,7 +11,6 @@ that task, so that its failure is not overwritten by the result of the running t
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
@@ -21,9 +20,6 @@ from d2lmini.engine.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from d2lmini.engine.scheduler import Scheduler
-
-#: Tasks predicted to take as long (the default of `Task.predicted_us`) have no prediction.
-UNKNOWN_US = 1e8
 
 #: `describe_work` names so many running tasks.
 MOST_NAMED = 4
@@ -49,15 +45,13 @@ def _describe_wait(task: Task) -> str:
     return describe(task, ", more may join it" if task.open else waits)
 
 
-def describe_work(engine: Scheduler, workers: int) -> str:
-    """What is queued, how long it may take on so many workers, and what runs; "" if nothing is
-    pending."""
+def describe_work(engine: Scheduler) -> str:
+    """What is queued and what runs; "" if nothing is pending."""
     queued, running = _split(engine)
     lines = []
     if queued:
         count = "1 operation" if len(queued) == 1 else f"{len(queued)} operations"
-        took = _describe_time(queued, workers)
-        lines.append(f"{count} still queued{took}; engine.cancel_pending() drops them")
+        lines.append(f"{count} still queued; engine.cancel_pending() drops them")
     lines += [f"still running: {describe(task)}" for task in running[:MOST_NAMED]]
     return "\n".join(f"d2lmini: {line}" for line in lines)
 
@@ -65,34 +59,9 @@ def describe_work(engine: Scheduler, workers: int) -> str:
 def _split(engine: Scheduler) -> tuple[list[Task], list[Task]]:
     """The tasks that have not begun, and those that run, in push order."""
     with engine.lock:
-        pairs = map(lambda task: (task, tuple(task.parts)), engine.pending)
-        tasks = sorted(pairs, key=lambda pair: pair[0].seq)
+        tasks = sorted(engine.pending, key=lambda task: task.seq)
         begun = set(engine.running)
-    running = [parts[0] for task, parts in tasks if task in begun and parts]
-    queued = [part for _, parts in tasks for part in parts if part not in running]
-    return queued, running
-
-
-def _describe_time(queued: list[Task], workers: int) -> str:
-    """ ", about 12 s by prediction": the sum of the predicted times, divided by the workers."""
-    known = [task.predicted_us for task in queued if task.predicted_us < UNKNOWN_US]
-    unknown = len(queued) - len(known)
-    parts = []
-    if known:
-        seconds = sum(known) / workers / 1e6
-        parts.append(
-            f"about {_round(seconds)} by prediction" if seconds >= 0.1 else "less than 0.1 s"
-        )
-    if unknown:
-        parts.append(f"{unknown} of unknown length")
-    return "".join(f", {part}" for part in parts)
-
-
-def _round(seconds: float) -> str:
-    """Two digits: "0.25 s", "12 s", "340 s"."""
-    digits = max(0, 1 - math.floor(math.log10(seconds)))
-    rounded = round(seconds, 1 - math.floor(math.log10(seconds)))
-    return f"{rounded:.{digits}f} s"
+    return [task for task in tasks if task not in begun], [task for task in tasks if task in begun]
 
 
 def find_unstoppable(engine: Scheduler) -> list[Task]:
@@ -109,9 +78,7 @@ def drop_cancelled(engine: Scheduler) -> list[Task]:
     dropped.sort(key=lambda task: task.seq)
     ready: list[Task] = []
     for task in dropped:
-        for part in task.parts:
-            engine._settle(part, part.cancelled, False)
-        engine.pending.discard(task)
+        engine._settle(task, task.cancelled, False)
         if isinstance(task, Rendezvous):
             task.open = False  # it accepts no more parts
         ready += core.withdraw(task)

@@ -24,12 +24,13 @@ from typing import TYPE_CHECKING
 from d2lmini import callsite, instrument
 from d2lmini.base import MXNetError
 from d2lmini.engine import core
-from d2lmini.engine.bulk import OPEN
 from d2lmini.engine.core import FunctionTask, Var
 
 if TYPE_CHECKING:
     from d2lmini.engine.scheduler import Scheduler
 
+#: `waits` of an open rendezvous: it must not become ready, however many Vars it is granted.
+OPEN = 1 << 30
 #: Time that a wait which finds everything at rest gives other threads to supply the missing part.
 PATIENCE_S = 2.0
 #: While there are rendezvous, a wait checks at this interval whether everything is at rest.
@@ -82,7 +83,6 @@ class Rendezvous(FunctionTask):
         scheduler._work_off()
 
     def _join(self, scheduler: Scheduler, part: Var) -> None:
-        scheduler._flush((part,))
         try:
             if not self.seq:
                 scheduler._sequence += 1
@@ -125,7 +125,7 @@ def at_rest(scheduler: Scheduler) -> bool:
     """True if nothing runs, and nothing can begin, because of rendezvous (lock held). Then only
     later pushes can make room, so they are admitted whatever is pending."""
     scheduler.rendezvous &= scheduler.pending  # type: ignore[arg-type]
-    if not scheduler.rendezvous or scheduler.running or scheduler.segments:
+    if not scheduler.rendezvous or scheduler.running:
         return False
     return all(task.waits for task in scheduler.pending)
 

@@ -1,9 +1,16 @@
-"""Which operations can begin or end next: the scheduling rule, without tasks, Vars or a clock.
+"""Which operation begins or ends next: the scheduling rule, without tasks, Vars or a clock.
 
 Every place has workers and a queue of ready operations, by priority, then by number. An operation
 begins when a worker of its place is idle; the one that ends first ends first. The stepped engine
-keeps its real tasks to this rule, `simulation` keeps recorded ones; `policies` has other orders
-than the default.
+keeps its real tasks to this rule, `simulation` keeps recorded ones. A policy of the stepped engine
+picks one of the steps that are possible:
+
+    InOrder     as the threaded engine would, if its workers kept to the predicted times
+    Seeded      any legal order, at random: each task that can begin or end is equally likely. A
+                late end means that the operation took longer than predicted
+    ListOrder   one task at a time, in the order of a given list of numbers
+
+A choice depends only on what has happened: step k of a seed is drawn from (seed, k).
 
 >>> from types import SimpleNamespace as Made
 >>> schedule = Schedule(lambda operation: ["cpu 1"])
@@ -18,8 +25,9 @@ True
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Protocol
@@ -39,6 +47,9 @@ class Schedulable(Protocol):
 
 #: In a queue of ready operations: -priority, number, operation.
 Entry = tuple[int, int, Any]
+
+#: An operation, and whether it begins; else it ends.
+Step = tuple[Any, bool]
 
 _operation = itemgetter(2)
 
@@ -110,7 +121,7 @@ class Schedule:
         """The first of `able_to_end`; None: none runs."""
         return min(self.ends, key=self._end_of, default=None)
 
-    def next(self) -> tuple[Any, bool] | None:
+    def next(self) -> Step | None:
         """The default order: (operation, does it begin?); None: nothing can happen. An operation
         that can begin does so at once; then the earliest end comes."""
         if (begins := self.next_to_begin()) is not None:
@@ -151,6 +162,58 @@ class Schedule:
         """The worker of an operation is idle again. Idempotent."""
         self.ends.pop(operation, None)
         self.place_of(operation).busy.discard(operation.worker)
+
+
+class InOrder:
+    """The order of a threaded engine that keeps to the predicted times."""
+
+    def next(self, engine: Any) -> Step | None:
+        """The next step of the stepped engine; None if nothing can happen."""
+        return engine.schedule.next()
+
+    def steps_before_push(self, engine: Any) -> int:
+        """How many steps come before the next push."""
+        return 0
+
+
+class Seeded(InOrder):
+    """A random legal order, all choices equally likely; the same for the same seed. `mingled`: some
+    steps come before a push."""
+
+    def __init__(self, seed: int, mingled: bool):
+        self.seed = seed
+        self.mingled = mingled
+
+    def next(self, engine: Any) -> Step | None:
+        schedule = engine.schedule
+        steps = [(operation, True) for operation in schedule.able_to_begin()]
+        steps += [(operation, False) for operation in schedule.able_to_end()]
+        return steps[self._draw(f"step {engine.steps}", len(steps))] if steps else None
+
+    def steps_before_push(self, engine: Any) -> int:
+        return (0, 0, 1, 2, 3)[self._draw(f"push {engine.pushed}", 5)] if self.mingled else 0
+
+    def _draw(self, what: str, n: int) -> int:
+        return random.Random(f"{self.seed}, {what}").randrange(n)
+
+
+class ListOrder(InOrder):
+    """One task at a time, in the order of a list of numbers; then the others by age."""
+
+    def __init__(self, order: Iterable[int]):
+        self.place = {number: place for place, number in enumerate(order)}
+
+    def next(self, engine: Any) -> Step | None:
+        schedule = engine.schedule
+        if (running := schedule.next_to_end()) is not None:
+            return running, False
+        last = len(self.place)
+        first = min(
+            schedule.waiting_to_begin(),
+            key=lambda ready: (self.place.get(ready.number, last), ready.number),
+            default=None,
+        )
+        return None if first is None else (first, True)
 
 
 def _entry(operation: Schedulable) -> Entry:

@@ -18,13 +18,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from d2lmini import callsite, instrument
 from d2lmini.context import Context
 from d2lmini.engine import core, signals
 from d2lmini.engine.budget import Budget
-from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, Report, Reports, WriteSkipped
 from d2lmini.engine.lane_times import find_lane_time, sleep_until
@@ -32,14 +31,14 @@ from d2lmini.engine.rendezvous import Rendezvous, at_rest
 
 
 class _ThreadState(threading.local):
-    """State of a thread: the task it runs, its bulk size, its added priority.
+    """State of a thread: the task it runs, its added priority.
 
     A worker always has a `task` (itself, between tasks), and a thread that waits for a Var has its
     WaitRequest: a finalizer may run on such a thread at any time, and must not wait either.
     """
 
     task: Any = None
-    bulk_size = 0
+    bulk_size = 0  # MXNet's hint, which changes nothing (`engine.bulk`)
     priority = 0  # added to the priority of every task the thread pushes
     pool: Any = None  # of a worker: the pool it belongs to
     cut = False  # the thread works at a piece of an operation that was cut
@@ -53,39 +52,12 @@ thread_state = _ThreadState()
 interrupts: dict[int, Callable[[], None]] = {}
 
 
-class Runner(Protocol):
-    """Runs the tasks of a lane of a device that works asynchronously to the host; see `lanes`."""
-
-    def run(self, task: Task) -> None:
-        """Run `task`, and order the device work that it launches."""
-
-    def finish(self, deadline: float | None = None) -> bool:
-        """Block until the device has finished its work on this lane; False at the deadline."""
-
-
-class Issuer(Runner, Protocol):
-    """A runner whose tasks callers may issue; see `ThreadedEngine.issue`."""
-
-    def take(self, task: Task) -> bool:
-        """Prepare to issue `task` on this thread; False if it cannot be issued so (lock held)."""
-
-    def runs_anywhere(self, task: Task) -> bool:
-        """True if this thread may run `task` as a worker would (lock held)."""
-
-    def issue(self) -> None:
-        """Put the work of the task that was taken on the device."""
-
-    def give_back(self) -> None:
-        """Workers may use the lane again."""
-
-
 class Scheduler:
     """The state shared by pushing, running and releasing tasks.
 
-    pending     tasks and bulk segments that were pushed and are not complete
+    pending     tasks that were pushed and are not complete
     running     those of them that have begun
     gates       the waits that are queued for a Var now
-    segments    open bulk segments, by thread
     rendezvous  those that have not run, perhaps some that have (`rendezvous.at_rest` removes them)
     idle_locks  each blocks a wait for everything
     room_locks  each blocks a push for which too much is pending
@@ -95,8 +67,9 @@ class Scheduler:
     #: push and wait is reported to the recorder.
     recorder: ClassVar[Any] = None
 
-    #: (context, lane) -> the Runner of its tasks, where `Task.run` alone is not enough.
-    runners: ClassVar[dict[tuple[Context, str], Runner]] = {}
+    #: (context, lane) -> what runs its tasks, for a device that works asynchronously to the host;
+    #: see `worker_pools`.
+    runners: ClassVar[dict[tuple[Context, str], Any]] = {}
 
     #: Do the workers run on the user's thread, where Ctrl-C strikes?
     serial = False
@@ -122,7 +95,6 @@ class Scheduler:
         self.pending: set[Task] = set()
         self.running: set[Task] = set()
         self.gates: set[WaitRequest] = set()
-        self.segments: dict[int, BulkSegment] = {}
         self.rendezvous: set[Rendezvous] = set()
         self.idle_locks: list[threading.Lock] = []
         self.room_locks: list[threading.Lock] = []
@@ -214,8 +186,6 @@ class Scheduler:
     def _claim(self, task: Task, hand_out: bool = True) -> bool:
         """Claim the Vars of `task`; True if it is ready. Then it is handed out, or the caller runs
         it (lock held)."""
-        if self.segments:
-            self._flush((*task.shared, *task.writes))
         try:
             self._sequence += 1
             task.seq = self._sequence
@@ -263,26 +233,6 @@ class Scheduler:
             if self._late and self._late[0] is task:
                 self._claim(self._late.popleft())
 
-    def _flush(self, variables: Iterable[Var] | None = None, own: bool = True) -> None:
-        """Close the open bulk segment of this thread, if `own`, and those of other threads that
-        touch one of `variables`; None: all (lock held)."""
-        if self.segments:
-            mine = threading.get_ident()
-            for thread, segment in list(self.segments.items()):
-                if own if thread == mine else variables is None or segment.touches(variables):
-                    self._close(thread)
-
-    def _close(self, thread: int) -> None:
-        segment = self.segments[thread]
-        segment.open = False
-        del self.segments[thread]
-        try:
-            if segment.close_and_claim():
-                self._dispatch([segment])
-        except BaseException:
-            self._mend(segment)
-            raise
-
     def _dispatch(self, ready: Iterable[Task]) -> None:
         """Hand out ready tasks and open ready gates (lock held)."""
         for task in ready:
@@ -291,8 +241,7 @@ class Scheduler:
                     task.opened.release()
                 continue
             if instrument.listeners:
-                for part in task.parts:
-                    instrument.emit("ready", part)
+                instrument.emit("ready", task)
             self._hand_out(task)
 
     def _hand_out(self, task: Task) -> None:
@@ -307,8 +256,7 @@ class Scheduler:
         """Repair after Ctrl-C interrupted a transition of `task`: undo the push if it had not
         happened, and complete everything else (lock held)."""
         if task in self.pending:
-            for part in task.parts:
-                self.budget.pin(part)
+            self.budget.pin(task)
         else:
             core.withdraw(task)
         self.gates.discard(task)  # type: ignore[arg-type]
@@ -332,22 +280,12 @@ class Scheduler:
     # -- running ----------------------------------------------------------------------------------
 
     def _run(self, task: Task, worker: str) -> None:
-        """Run a granted task, or the tasks of a segment one by one, and release its Vars."""
-        if isinstance(task, BulkSegment):
-            while task.parts:
-                outcome = self._execute(task.parts[0], worker)
-                with self.lock:
-                    self._settle(task.parts[0], *outcome)
-                    del outcome  # only the Vars keep a failure alive
-                    task.parts.popleft()
-            with self.lock:
-                self._finish(task)
-        else:
-            outcome = self._execute(task, worker)
-            with self.lock:
-                self._settle(task, *outcome)
-                del outcome
-                self._finish(task)
+        """Run a granted task and release its Vars."""
+        outcome = self._execute(task, worker)
+        with self.lock:
+            self._settle(task, *outcome)
+            del outcome  # only the Vars keep a failure alive
+            self._finish(task)
 
     def _run_here(self, task: Task) -> None:
         """Run a ready task on a user's thread. Ctrl-C waits until a task of the library has ended.
@@ -367,8 +305,7 @@ class Scheduler:
 
     def _abandon(self, task: Task, problem: BaseException) -> None:
         if task in self.pending:  # else its outcome is settled
-            for part in task.parts:
-                self._settle(part, Failure(part.name, part.site, problem), False)
+            self._settle(task, Failure(task.name, task.site, problem), False)
         self.pending.discard(task)
         self.running.discard(task)
         self._mend(task)

@@ -24,17 +24,10 @@ thread that steps, and releases its Vars when it ends, after its predicted durat
 the virtual clock. A wait of the program steps as far as it needs, and so does a line that asks
 again and again whether work is pending; the end of the scope steps to the end. `core` decides which
 operations are ready, as on the other engines; `schedule` which of them can begin on an idle worker,
-or end; the policy (`policies`) picks one of these.
+or end, and its policy picks one of these.
 
 An operation runs once, so there is no way back: to see another order, run the program anew, with
 another `seed=` or with `order=`.
-
-Measured times. With `times="measured"` an operation takes as long as it really did when it ran,
-alone and on one thread: its CPU time, so that other programs on the machine count for nothing. (For
-a function that the program pushed, which may sleep, it is the elapsed time in which the thread did
-not wait for a core.) So the timeline of any number of workers can be computed on one thread of a
-busy machine. It shows neither the time of pushing nor that workers slow each other down. A
-simulated device takes at least its own times.
 
 Instruments hear the same events as on every engine. `profile()` within the scope takes its times
 from the virtual clock, so a timeline, an account or a replay shows virtual time.
@@ -45,22 +38,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from math import inf
-from typing import Literal
 
 from d2lmini import callsite
 from d2lmini.base import MXNetError
 from d2lmini.engine import signals, worker_pools
 from d2lmini.engine.core import Task
+from d2lmini.engine.engine import block
 from d2lmini.engine.failure import Failure
-from d2lmini.engine.lane_times import find_lane_time
-from d2lmini.engine.policies import make_policy
 from d2lmini.engine.rendezvous import StallDetector
-from d2lmini.engine.schedule import Schedule
+from d2lmini.engine.schedule import InOrder, ListOrder, Schedule, Seeded
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, duration_of
 from d2lmini.engine.stepped_view import View
-from d2lmini.engine.thread_clock import Stopwatch
-from d2lmini.engine.waits import block
 
 
 class SteppedEngine(View):
@@ -72,10 +61,10 @@ class SteppedEngine(View):
     workers   of the CPU, on the virtual clock; devices have the workers of their lanes
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
               default: the times of a simulated device; else as predicted (`predicted_us`),
-              100 if not predicted. "measured": what each operation takes here, see the module
+              100 if not predicted
     order     numbers of operations: run one at a time, always the first in the list that can run
 
-    ValueError for less than one worker.
+    ValueError for less than one worker, seed with order, mingled without seed.
     """
 
     kind = "stepped"
@@ -86,7 +75,7 @@ class SteppedEngine(View):
         self,
         seed: int | None = None,
         workers: int = 2,
-        times: Times | Literal["measured"] = None,
+        times: Times = None,
         order: Iterable[int] | None = None,
         mingled: bool = False,
         limit: int | None = None,
@@ -94,8 +83,12 @@ class SteppedEngine(View):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
         self._size = workers
-        self._duration_us = None if times == "measured" else duration_of(times)  # type: ignore[arg-type]
-        self._policy = make_policy(seed, mingled, order)
+        if (mingled and seed is None) or (order is not None and seed is not None):
+            raise ValueError("engine.stepped: give seed= or order=; mingled= needs a seed=")
+        self._duration_us = duration_of(times)
+        self._policy = Seeded(seed, mingled) if seed is not None else InOrder()
+        if order is not None:
+            self._policy = ListOrder(order)
         super().__init__(0.0, limit)
 
     def _begin_anew(self) -> None:
@@ -205,7 +198,7 @@ class SteppedEngine(View):
 
     def _begin(self, operation: SteppedOperation, task: Task) -> LogEntry:
         # An invalid duration is an error before anything has happened.
-        duration_us = 0.0 if self._duration_us is None else self._duration_us(task)
+        duration_us = self._duration_us(task)
         with self.lock:
             self.running.add(task)
             worker = self.schedule.begin(operation)
@@ -214,23 +207,9 @@ class SteppedEngine(View):
         operation.began_ns = self.clock()
         event = self._log("begin", operation)
         self._outcomes[task] = _, ran = self._execute(task, worker)
-        if self._duration_us is None:
-            duration_us = operation.measured_us
         self.schedule.ends[operation] = self.now_us + (duration_us if ran else 0.0)
         self.steps += 1
         return event
-
-    def _run_task(self, task: Task) -> None:
-        if self._duration_us is not None:
-            return super()._run_task(task)
-        stopwatch = Stopwatch(sleeps=not task.defers)
-        try:
-            super()._run_task(task)
-        finally:
-            us = stopwatch.read_us()
-            lane_time = find_lane_time(task)
-            least_us = lane_time(task) if lane_time is not None else None
-            self.operations[task.seq].measured_us = max(us, least_us or 0.0)
 
     def _end(self, operation: SteppedOperation, task: Task) -> LogEntry:
         self.now_us = max(self.now_us, self.schedule.ends[operation])

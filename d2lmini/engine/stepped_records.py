@@ -59,10 +59,9 @@ class Text(str):
 
 class SteppedOperation(Operation):
     """An operation of the stepped engine; its times are those of the virtual clock. Its status is
-    waiting, ready, running, done, failed or skipped. `measured_us`: its duration when it ran, if
-    the engine measures."""
+    waiting, ready, running, done, failed or skipped."""
 
-    __slots__ = ("measured_us", "status")
+    __slots__ = ("status",)
 
     def __init__(
         self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int
@@ -80,7 +79,6 @@ class SteppedOperation(Operation):
         self.failure = None
         self.footprint = task.footprint()
         self.status = "waiting"
-        self.measured_us = 0.0
         self.by = by
 
 
@@ -107,8 +105,8 @@ def duration_of(times: Times) -> Callable[[Task], float]:
     known = times is None or callable(times) or isinstance(times, (int, float, Mapping))
     if not known or isinstance(times, bool):
         raise TypeError(
-            f"times is microseconds for all, a dict by name, a function of the task, or for "
-            f'engine.stepped "measured"; got {times!r}'
+            "times is microseconds for all, a dict by name, or a function of the task; "
+            f"got {times!r}"
         )
 
     def choose(task: Task) -> float:

@@ -7,12 +7,9 @@
 ...     engine.push(print, writes=[a], name="fill a")
 ...     engine.push(print, reads=[a], writes=[b], name="copy a to b")
 ...     engine.push(print, reads=[a], name="look at a")
-...     print(s.queues())
 ...     print(s.ready)
 ...     print(s.who_waits_for_whom())
 ...     engine.cancel_pending()
-a: held by 1 to write; in line: 2 to read, 3 to read
-b: held by 2 to write
 [1 fill a]
 2 copy a to b waits to read a, which 1 fill a writes
 3 look at a waits to read a, which 1 fill a writes
@@ -100,17 +97,6 @@ class View(Engine):
     def _yet_to_begin(self) -> list[SteppedOperation]:
         ahead = ("waiting", "ready")
         return [operation for operation in self._in_order() if operation.status in ahead]
-
-    def queues(self) -> Text:
-        """For each Var in use, the operations that hold it and those that wait for it."""
-        lines = []
-        for number, var in self._busy():
-            held = [f"{t.seq} to read" for t in _by_number(var.readers)]
-            held += [f"{var.writer.seq} to write"] if var.writer is not None else []
-            queue = [f"{task.seq} to {'write' if w else 'read'}" for task, w in var.queue]
-            waiting = f"; in line: {', '.join(queue)}" if queue else ""
-            lines.append(f"{self.name_of(number)}: held by {', '.join(held)}{waiting}")
-        return Text("\n".join(lines) or "all Vars are idle")
 
     def who_waits_for_whom(self) -> Text:
         """A sentence for each operation that waits for another."""

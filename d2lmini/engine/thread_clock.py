@@ -1,5 +1,4 @@
-"""The CPU clock of a thread, and what the kernel counts for the thread: for traces, and for the
-durations that the stepped engine measures.
+"""The CPU clock of a thread, and what the kernel counts for the thread: for traces.
 
 Wall time says how long an operation took on a machine that other programs use, too; the CPU time of
 its thread says how long it computed. Linux also counts how long a thread was ready to run and had
@@ -94,27 +93,3 @@ def counts_of_threads() -> dict[int, bytes]:
         with suppress(OSError):  # the thread has ended
             found[int(file.split("/")[4])] = Path(file).read_bytes()
     return found
-
-
-class Stopwatch:
-    """Measures what this thread does from now on, as if it had a core to itself: its CPU time. If
-    the thread also `sleeps` or reads files: the elapsed time, less the time in which the thread was
-    ready to run and had no core (known on Linux only)."""
-
-    __slots__ = ("cpu_ns", "elapsed_ns", "counts", "sleeps")
-
-    def __init__(self, sleeps: bool):
-        self.sleeps = sleeps
-        self.counts = read().counts if sleeps else b""
-        self.elapsed_ns = time.perf_counter_ns()
-        self.cpu_ns = time.thread_time_ns()
-
-    def read_us(self) -> float:
-        """The microseconds since the stopwatch was made."""
-        cpu_ns = time.thread_time_ns() - self.cpu_ns
-        if not self.sleeps:
-            return cpu_ns / 1e3
-        elapsed_ns = time.perf_counter_ns() - self.elapsed_ns
-        counts = read().counts
-        delayed_ns = delay_of(counts) - delay_of(self.counts) if counts else 0
-        return max(cpu_ns, elapsed_ns - delayed_ns) / 1e3

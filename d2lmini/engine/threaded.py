@@ -18,10 +18,8 @@ from typing import Any
 
 from d2lmini import callsite, environment, instrument
 from d2lmini.engine import pending, signals, worker_pools
-from d2lmini.engine.bulk import BulkSegment
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine
-from d2lmini.engine.rendezvous import at_rest
 from d2lmini.engine.scheduler import thread_state
 
 #: A push waits at most so long for workers to issue what it depends on.
@@ -121,8 +119,7 @@ class ThreadedEngine(Engine):
         task.site = task.site or callsite.find()
         task.priority += thread_state.priority
         task.prepare()
-        enter = self._join_segment if user and thread_state.bulk_size > 1 else self._enter
-        while not enter(task, user):
+        while not self._enter(task, user):
             self.pause(task)
         if self._ended and user:
             self._work_off()
@@ -178,37 +175,6 @@ class ThreadedEngine(Engine):
             if now > until:
                 return False
             time.sleep(0)
-
-    def _join_segment(self, task: Task, bounded: bool) -> bool:
-        """Add `task` to this thread's bulk segment; otherwise like `_enter`."""
-        mine = threading.get_ident()
-        with self.lock:
-            if bounded and not (self.budget.admits(task) or at_rest(self)):
-                return False
-            self._flush((*task.shared, *task.writes), own=False)
-            if mine in self.segments and not self.segments[mine].fits(task):
-                self._close(mine)
-            self._sequence += 1
-            task.seq = self._sequence
-            if mine not in self.segments:
-                self.segments[mine] = BulkSegment(task)
-                self.pending.add(self.segments[mine])
-            segment = self.segments[mine]
-            try:
-                segment.add(task)
-                self.budget.pin(task)
-                if instrument.listeners:
-                    instrument.emit("push", task)
-            except BaseException:  # Ctrl-C: the task is in the segment or it is not
-                if task in segment.parts:
-                    self.budget.pin(task)
-                raise
-            # A wait for room or for everything must not depend on this thread's next push.
-            if len(segment.parts) >= thread_state.bulk_size or self.idle_locks or self.room_locks:
-                self._close(mine)
-        if self._late:
-            self._push_late()
-        return True
 
     # -- workers ----------------------------------------------------------------------------------
 

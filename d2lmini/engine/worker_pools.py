@@ -10,12 +10,22 @@ threads they had started for the old lanes.
 
 A device that works asynchronously to the host gives each lane a *runner*. For the engine a task of
 such a lane is complete once its work is launched, so that the next task can be launched; a Var's
-`order` says which device work to wait for, and every wait then waits for that work too.
+`order` says which device work to wait for, and every wait then waits for that work too. A
+runner has
+
+    run(task)           run the task, and order the device work that it launches
+    finish(deadline)    block until the lane's work is done on the device; False at the deadline
+    take(task)          prepare to issue the task on the caller's thread; False: it cannot
+    issue()             put the work of the task that was taken on the device
+    give_back()         workers may use the lane again
+    runs_anywhere(task) True if the caller's thread may run the task as a worker would
 
 A simulated device gives each lane the time that a task takes on it; see `lane_times`.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from d2lmini.context import Context, cpu
 from d2lmini.engine import lane_times
@@ -24,7 +34,7 @@ from d2lmini.engine.engine import Engine
 from d2lmini.engine.lane_times import LaneTime
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.schedule import worker_names
-from d2lmini.engine.scheduler import Runner, Scheduler
+from d2lmini.engine.scheduler import Scheduler
 
 #: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
 WIRE = "wire"
@@ -53,7 +63,7 @@ def names_of(operation: Operation, cpu_workers: int) -> list[str]:
 def install(
     lanes: dict[tuple[Context, str], int],
     cpu_workers: int | None,
-    runners: dict[tuple[Context, str], Runner],
+    runners: dict[tuple[Context, str], Any],
     times: dict[tuple[Context, str], LaneTime],
 ) -> None:
     """Replace all lanes but `WIRE` by these; the engines must be idle."""
@@ -67,7 +77,7 @@ def install(
         engine.reset_lanes()
 
 
-def add(lanes: dict[tuple[Context, str], int], runners: dict[tuple[Context, str], Runner]) -> None:
+def add(lanes: dict[tuple[Context, str], int], runners: dict[tuple[Context, str], Any]) -> None:
     """Add the lanes of devices that have not been used yet."""
     global threads
     with lock:

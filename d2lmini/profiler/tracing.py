@@ -242,7 +242,7 @@ class Trace(OutsideRecorder):
             self.cpu.note(end_ns)
         if not self._closing:
             serial = None if target is None else serial_of(target)
-            call = callsite.called_function(4)  # skip `emit`, `Waits._wait` and its caller
+            call = callsite.called_function(4)  # skip `emit`, `Engine._wait` and its caller
             self._waits.pending.append((
                 kind, serial, site, call, modes.recording, this_thread(), begin_ns, end_ns,
                 len(self.operations),

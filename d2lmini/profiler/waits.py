@@ -11,7 +11,7 @@
 >>> row.kind, row.times, row.awaited.name, row.held, row.held_first.name
 ('float', 3, 'sum', 7, '_plus_scalar')
 
-The ledger is complete, since all waits pass through one function (`engine/waits.py`). A star marks
+The ledger is complete, since all waits pass through one function (`engine/engine.py`). A star marks
 hidden waits, whose line does not say that it waits (`d2lmini.lint_waits`).
 
 While the program waits it issues nothing. The operations it issued next, until its next wait, were

@@ -4,7 +4,6 @@ base       what all widgets share: show, update, receive messages, close; a pict
 refresher  the thread that updates live widgets, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
-graph_widget `graph_view(net)`: a graph, before and after each pass of the compiler
 panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel); made of `controls`,
            `background_job` (a run that can be cancelled)
 dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f
@@ -17,16 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from d2lmini.widgets.dial import MemoryDial, memory_dial
-    from d2lmini.widgets.graph_widget import graph_view
     from d2lmini.widgets.stepper import Stepper
 
-__all__ = ["MemoryDial", "Stepper", "graph_view", "memory_dial"]
+__all__ = ["MemoryDial", "Stepper", "memory_dial"]
 
 # Imported at first use: the name, and the module that has it.
 _LAZY = {
     "MemoryDial": "dial",
     "Stepper": "stepper",
-    "graph_view": "graph_widget",
     "memory_dial": "dial",
 }
 

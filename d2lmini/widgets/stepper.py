@@ -66,7 +66,7 @@ MOST_DRAWN = 50
 
 
 class Stepper(Widget):
-    """The program as a graph, the queue of each Var, the workers; buttons to step forward and back.
+    """The program as a graph, the queue of each Var, the workers; buttons to step.
 
     program  a function without arguments that issues operations; it is run once, here
     workers  of the CPU, on the virtual clock
@@ -75,7 +75,7 @@ class Stepper(Widget):
     guess    ask before each move which operation can begin next, and hide the arrows of operations
              that have not begun; `right` of `asked` answers were right
 
-    Keys in the view: arrows step forward and back, Home goes to the beginning, End to the end.
+    Keys in the view: the right arrow steps, Home goes to the beginning, End to the end.
     ValueError for more than 200 operations.
     """
 
@@ -91,13 +91,16 @@ class Stepper(Widget):
     ):
         super().__init__()
         self.program = record_program(program, workers, times)
-        self.play = Playback(self.program)
         #: For each operation, those whose values it needs, and those for which it makes room.
         self.after = drop_implied(order_of(self.program.operations))
         self._lock = threading.RLock()  # moves come from cells and from the view
+        self.guessing = guess
+        self._begin()
+
+    def _begin(self) -> None:
+        self.play = Playback(self.program)
         self._told: list[list[str]] = []  # the description of each move
         self._problem = ""
-        self.guessing = guess
         self.right = self.asked = 0
 
     # -- moves -------------------------------------------------------------------------------------
@@ -113,15 +116,8 @@ class Stepper(Widget):
     def _step(self, number: int | None = None) -> list[str]:
         told = words.step(self.play, number)
         if told:
-            self._told[self.play.steps - 1 :] = [told]
+            self._told.append(told)
         return told
-
-    def back(self, steps: int = 1) -> None:
-        """Take moves back; at the beginning nothing happens."""
-        with self._lock:
-            self.play.go_to(max(0, self.play.steps - steps))
-            del self._told[self.play.steps :]
-        self._tell()
 
     def run(self) -> None:
         """Move until the program is over."""
@@ -131,15 +127,14 @@ class Stepper(Widget):
         self._tell()
 
     def run_to(self, number: int) -> Text:
-        """Move until this operation begins; if it has begun, go back to its begin. ValueError for a
-        number that no operation has."""
+        """Move until this operation begins. ValueError if it has begun, and for a number that no
+        operation has."""
         with self._lock:
             most = len(self.program.operations)
             if not 1 <= number <= most:
                 raise ValueError(f"run_to: the operations are 1 to {most}, got {number!r}")
-            job = self.play.jobs[number - 1]
-            if job.began >= 0:
-                self.play.go_to(self.play.path.index(Move(number, True)))
+            if self.play.jobs[number - 1].began >= 0:
+                raise ValueError(f"run_to: {number} has begun; reset() goes to the beginning")
             while self.play.jobs[number - 1].began < 0:
                 told = self._step()
         self._tell()
@@ -148,9 +143,7 @@ class Stepper(Widget):
     def reset(self) -> None:
         """Go to the beginning."""
         with self._lock:
-            self.play.restart()
-            self._told.clear()
-            self.right = self.asked = 0
+            self._begin()
         self._tell()
 
     def guess(self, number: int | None) -> Text:
@@ -236,7 +229,7 @@ class Stepper(Widget):
         for operation, box, told in zip(self.program.operations, scene["boxes"], self._lines):
             us = (operation.ended_ns - operation.began_ns) / 1e3
             about = f"{told[0]}; {operation.name}, takes {us:g} us; issued at {operation.where}"
-            box |= {"lines": [*told, ""], "about": about, "kind": "", "parts": []}
+            box |= {"lines": [*told, ""], "about": about}
         lanes = [name for names in self.program.workers.values() for name in names]
         us = max(x.ended_ns - x.began_ns for x in self.program.operations) / 1e3
         return {"scene": scene, "workers": lanes, "longest": us, "state": self.state()}, []
@@ -251,7 +244,7 @@ class Stepper(Widget):
         try:
             if kind == "step" and not (self.guessing and not number):
                 self.step(number)
-            elif kind in ("back", "run", "reset"):
+            elif kind in ("run", "reset"):
                 getattr(self, kind)()
             elif kind == "run_to" and isinstance(number, int):
                 self.run_to(number)

@@ -1,4 +1,4 @@
-"""The moves of a recorded program, in any legal order; also backwards.
+"""The moves of a recorded program, in any legal order.
 
 >>> from d2lmini import nd
 >>> from d2lmini.widgets.stepper_program import record_program
@@ -19,11 +19,8 @@
 [(1, [(2, False), (3, False)])]
 
 The rules are the stepped engine's (`engine.simulation`), without computation: so a play can stay in
-a notebook for hours, holds no memory, blocks no thread, and emits no instrument events.
-
-A path through the program is the list of its moves. To take a move back, the same path is played
-from the beginning with one move less: milliseconds, for programs of this size. Forward again takes
-the same moves, until the caller chooses another.
+a notebook for hours, holds no memory, blocks no thread, and emits no instrument events. Another
+order is another play, from the beginning.
 """
 
 from __future__ import annotations
@@ -49,35 +46,28 @@ class Playback:
     """A program after some moves.
 
     program  the record
-    path     the moves made, and those that were taken back
     steps    number of moves made
+    order    the operations that have begun, in the order of their begins
     jobs     the operations; of their times `pushed`, `ready`, `began` and `ended`, in microseconds
              of the virtual clock, -1 means: not yet
     """
 
     def __init__(self, program: Program):
         self.program = program
-        self._program_steps = _steps_of(program)
-        self._after = order_of(program.operations)
-        self.path: list[Move] = []
-        self.go_to(0)
-
-    def go_to(self, steps: int) -> None:
-        """Go to the state after this many moves of the path."""
-        program = self.program
+        self.steps = 0
+        self.order: list[int] = []
         self.jobs = [
             SimulatedTask(x.number, x.place, (x.ended_ns - x.began_ns) / 1e3, 0, x.priority)
             for x in program.operations
         ]
-        for job, operation, (needs, room) in zip(self.jobs, program.operations, self._after):
+        for job, operation, (needs, room) in zip(
+            self.jobs, program.operations, order_of(program.operations)
+        ):
             job.follows([self.jobs[number - 1] for number in needs + room])
             if operation.by:
                 self.jobs[operation.by - 1].children.append((0, job))
-        self._run = Simulation(self.jobs, {"main": self._program_steps}, program.workers)
+        self._run = Simulation(self.jobs, {"main": _steps_of(program)}, program.workers)
         self._run.settle()
-        self.steps = 0
-        for move in self.path[:steps]:
-            self._make(move)
 
     # -- what may happen ---------------------------------------------------------------------------
 
@@ -85,11 +75,6 @@ class Playback:
     def now_us(self) -> float:
         """The virtual clock."""
         return float(self._run.now)
-
-    @property
-    def order(self) -> list[int]:
-        """The operations that have begun, in the order of their begins."""
-        return [number for number, begins in self.path[: self.steps] if begins]
 
     def able(self) -> list[Move]:
         """All moves that are legal now; begins come first."""
@@ -100,13 +85,8 @@ class Playback:
     def next(self) -> Move | None:
         """The move made by default; None at the end. An operation begins as soon as it may, by
         priority and age; then the earliest end comes."""
-        if self.steps < len(self.path):
-            return self.path[self.steps]
-        schedule = self._run.schedule
-        if (job := schedule.next_to_begin()) is not None:
-            return Move(job.number, True)
-        job = schedule.next_to_end()
-        return None if job is None else Move(job.number, False)
+        found = self._run.schedule.next()
+        return None if found is None else Move(found[0].number, found[1])
 
     # -- moving ------------------------------------------------------------------------------------
 
@@ -120,21 +100,13 @@ class Playback:
                 able = ", ".join(map(repr, self.able())) or "nothing: it is over"
                 raise ValueError(f"step: {number} can neither begin nor end now; possible: {able}")
         if move is not None:
-            if self.path[self.steps : self.steps + 1] != [move]:
-                self.path[self.steps :] = [move]
-            self._make(move)
+            job = self.jobs[move.number - 1]
+            (self._run.begin if move.begins else self._run.end)(job)
+            if move.begins:
+                self.order.append(move.number)
+            self.steps += 1
+            self._run.settle()  # the program goes on to its next wait
         return move
-
-    def restart(self) -> None:
-        """Go to the beginning, and drop the path."""
-        self.path.clear()
-        self.go_to(0)
-
-    def _make(self, move: Move) -> None:
-        job = self.jobs[move.number - 1]
-        (self._run.begin if move.begins else self._run.end)(job)
-        self.steps += 1
-        self._run.settle()  # the program goes on to its next wait for an operation that is not done
 
     # -- who stands where --------------------------------------------------------------------------
 

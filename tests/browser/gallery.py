@@ -128,22 +128,6 @@ def test_dial(page):
     keep_cell(page, "dial")
 
 
-GRAPH = """
-x, w = sym.var("x"), sym.var("w")
-y = sym.relu(sym.dot(x, w) * 2 + 1)
-widgets.graph_view(y, x=(1000, 500), w=(500, 2000))
-"""
-
-
-def test_graph(page):
-    view = show(page, GRAPH, ".d2l-graph-view[data-stage]")
-    view.get_by_role("group", name="stages").get_by_role("button").filter(has_text="fused").click()
-    page.wait(lambda: view.get_attribute("data-stage") == "fused", "the fused graph")
-    view.locator(".d2l-box[role=button]").last.hover()
-    page.page.wait_for_timeout(500)
-    keep("graph", page.cell(1).screenshot())
-
-
 def test_chapter(page):
     page.page.set_viewport_size({"width": 1200, "height": 900})
     page.open("chapters/02-async-computation.ipynb", kernel=False)

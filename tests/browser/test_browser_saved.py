@@ -31,9 +31,6 @@ def program():
 
 d2lmini.widgets.Stepper(program)
 """,
-    "graph": """
-d2lmini.widgets.graph_view(d2lmini.sym.relu(d2lmini.sym.var("x") * 2), x=(10, 10))
-""",
     "dial": """
 def train():
     for _ in range(100):

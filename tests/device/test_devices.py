@@ -360,14 +360,6 @@ def test_pieces_of_an_operation_stay_on_the_workers_of_their_device(threads):
         assert device_of(gpu(0)).threads == threads
 
 
-def test_bulk_segments_hold_tasks_of_one_lane(ctx):
-    with engine.bulk(10):
-        x = nd.ones(5000, ctx=ctx)
-        for _ in range(3):
-            x = (x + 1).as_in_context(other(ctx)).as_in_context(ctx)
-        assert x[0].asscalar() == 4
-
-
 def test_a_lazy_scope_and_copies(ctx):
     with d2lmini.lazy():
         x = nd.ones(5000, ctx=ctx) + 1

@@ -35,11 +35,7 @@ def test_a_scope():
     with virtual_gpus(2, threads=1, link_gb_s=8, memory=3 * MB) as contexts:
         assert contexts == [gpu(0), gpu(1)] and num_gpus() == 2
         assert engine.stats().workers == max(1, default_workers() - 2)
-        assert repr(device_of(gpu(1))) == (
-            "<virtual device gpu(1): 1 thread, 0.00315 GB, link 8 GB/s>"
-        )
-        with virtual_gpus(1, memory=3 * MB, gflops=5, memory_gb_s=2):
-            assert repr(device_of(gpu(0))).endswith("12 GB/s, 5 GFLOP/s, memory 2 GB/s>")
+        assert repr(device_of(gpu(1))) == "<virtual device gpu(1): 0.00315 GB, link 8 GB/s>"
         nd.ones(3, ctx=gpu(0)).asnumpy()
         assert threads_of_devices()
         assert not runtime.Features().is_enabled("CUDA")

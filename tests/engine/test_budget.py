@@ -135,55 +135,6 @@ def test_what_needs_no_memory_never_pauses(gate):
         gate.set()
 
 
-@pytest.mark.parametrize("whose", ["its own", "another's"])
-def test_bulk_segments_are_flushed_before_a_pause(whose: str, gate):
-    """What waits in an open segment takes room that only its execution gives back."""
-    arrays = [Array() for _ in range(3)]
-    with engine.use("threaded", workers=1):
-        engine.limit_pending(2 * MB)
-
-        def collect() -> None:
-            engine.set_bulk_size(100)
-            fill(arrays[0])
-            fill(arrays[1])
-
-        if whose == "its own":
-            with engine.bulk(100):
-                collect()
-                fill(arrays[2])
-        else:
-            in_thread(collect).join()
-            assert engine.stats().pending == 2
-            fill(arrays[2])
-        engine.waitall()
-        assert engine.stats().executed == 3
-
-
-def test_a_segment_does_not_stay_open_while_somebody_waits_for_room(gate):
-    """A thread that collects after the pause began, and then does nothing more, blocks nobody."""
-    arrays, collected = [Array() for _ in range(2)], threading.Event()
-    source = Array()
-    with engine.use("threaded", workers=2):
-        fill(source)
-        engine.waitall()
-        engine.limit_pending(MB)
-        fill(arrays[0], during=lambda: collected.wait(30))
-        pusher = in_thread(lambda: fill(arrays[1]))
-        until(paused)
-
-        def collect() -> None:
-            engine.set_bulk_size(100)
-            engine.push(lambda: gate.wait(30), reads=[source], writes=[source])
-            source.handle = None  # now only the queue keeps it: its bytes are pending
-
-        in_thread(collect).join()
-        assert not engine.current.segments
-        collected.set()
-        gate.set()
-        pusher.join(30)
-        assert not pusher.is_alive()
-
-
 def test_raising_the_bound_lets_paused_pushes_go_on(gate):
     arrays = [Array() for _ in range(2)]
     with engine.use("threaded", workers=1):
@@ -240,8 +191,7 @@ def test_the_default_bound_is_half_of_the_memory_available():
         from d2lmini import engine, nd
         assert engine.stats().limit_bytes is None, "found out when first needed"
         available = psutil.virtual_memory().available
-        with engine.bulk(2):
-            x = nd.ones((600, 600)) + 1
+        x = nd.ones((600, 600)) + 1
         x.wait_to_read()
         print(0.3 * available < engine.stats().limit_bytes < 0.7 * available)
     """)
@@ -266,19 +216,17 @@ class World:
     def recount(self) -> int:
         """By definition: memory that a queued task touches, and whose contents are not there yet or
         whose last handle died."""
-        pending = {
-            v for t in engine.current.pending for p in t.parts for v in (*p.shared, *p.writes)
-        }
+        pending = {v for t in engine.current.pending for v in (*t.shared, *t.writes)}
         return sum(
             v.weight for v in pending if not v.filled or self.arrays[self.vars.index(v)] is None
         )
 
 
 @settings(max_examples=60)
-@given(seed=st.integers(0, 2**32), bulk=st.sampled_from([0, 0, 3]))
-def test_the_books_agree_with_a_count_from_scratch(seed: int, bulk: int):
+@given(seed=st.integers(0, 2**32))
+def test_the_books_agree_with_a_count_from_scratch(seed: int):
     rng = random.Random(seed)
-    with engine.use("threaded", workers=1), engine.bulk(bulk):
+    with engine.use("threaded", workers=1):
         engine.limit_pending(1 << 40)
         world, pushed = World(6), 0
         for _ in range(60):
@@ -294,7 +242,7 @@ def test_the_books_agree_with_a_count_from_scratch(seed: int, bulk: int):
                 world.arrays[rng.choice(held)] = None
             elif action < 0.9:
                 before = engine.stats()
-                if before.pending and not engine.current.segments:
+                if before.pending:
                     world.step.release()
                     until(lambda before=before: engine.stats().pending < before.pending)
             with core.lock:

@@ -77,13 +77,12 @@ class Program:
 @given(
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 8),
-    bulk=st.sampled_from([0, 0, 3, 20]),
     inline=st.booleans(),
 )
-def test_random_programs_equal_serial_execution(seed: int, workers: int, bulk: int, inline: bool):
+def test_random_programs_equal_serial_execution(seed: int, workers: int, inline: bool):
     program = Program(seed)
     below = 20.0 if inline else 0.0
-    with engine.use("threaded", workers=workers, inline_below=below), engine.bulk(bulk):
+    with engine.use("threaded", workers=workers, inline_below=below):
         threaded = program.through_engine()
         assert (engine.stats().inline > 0) == inline
     assert threaded == program.serial()
@@ -203,37 +202,6 @@ def test_one_var_may_be_named_several_times(engine_kind: str):
     engine.push(lambda: log.append(2), reads=[a, a])
     engine.waitall()
     assert log == [1, 2] and a.version == 1
-
-
-def test_bulk_runs_in_order_and_is_flushed_by_whoever_touches_it():
-    log: list[int] = []
-    a, b = engine.new_var(), engine.new_var()
-    with engine.use("threaded", workers=2):
-        with engine.bulk(100):
-            for i in range(5):
-                engine.push(lambda i=i: log.append(i), writes=[a])
-            assert engine.stats().pending == 5 and log == []
-            engine.wait_for_var(a)  # closes the segment
-            assert log == [0, 1, 2, 3, 4]
-            engine.push(lambda: log.append(5), reads=[a], writes=[b])
-            other = threading.Thread(target=lambda: engine.push(lambda: log.append(6), reads=[b]))
-            other.start()  # another thread's push closes it as well
-            other.join()
-        engine.waitall()
-    assert log == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_bulk_segment_with_a_failure_keeps_the_rest():
-    log: list[str] = []
-    a, b = engine.new_var(), engine.new_var()
-    with engine.use("threaded", workers=1), engine.bulk(10):
-        engine.push(lambda: 1 / 0, writes=[a], name="divide")
-        engine.push(lambda: log.append("poisoned"), reads=[a], writes=[a])
-        engine.push(lambda: log.append("ran"), writes=[b])
-        with pytest.raises(MXNetError, match="divide: ZeroDivisionError"):
-            engine.wait_for_var(a)
-        engine.wait_for_var(b)
-    assert log == ["ran"]
 
 
 def test_cancel_pending_drops_what_has_not_begun():

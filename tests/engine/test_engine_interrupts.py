@@ -58,60 +58,6 @@ def test_push(state: str):
         strike_everywhere(with_fresh_engine if state == "first of an engine" else scenario)
 
 
-IN_BULK = [
-    "first", "joins", "full", "does not fit", "meets another", "writes what it read",
-    "writes what others read",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("state", IN_BULK)
-def test_push_in_bulk(state: str):
-    def scenario():
-        cells, names = Cells(), []
-        go = threading.Event()
-        if state == "writes what others read":
-            engine.push(lambda: go.wait(30), reads=[cells.a])
-        with engine.bulk(3 if state == "full" else 10):
-            if state in ("joins", "full"):
-                names = ["one", "two"]
-                for name in names:
-                    cells.push(name)
-            if state == "does not fit":  # another priority
-                with engine.prioritized(1):
-                    engine.push(lambda: cells.log.append("one"), reads=[cells.a])
-                names = ["one"]
-            if state.startswith("writes what"):
-                engine.push(lambda: cells.log.append("one"), reads=[cells.a])
-                names = ["one"]
-            if state == "meets another":
-                others = threading.Thread(target=other_segment, args=(cells,))
-                others.start()
-                others.join()
-                names = ["theirs"]
-            struck = yield lambda: cells.push("it")
-        go.set()
-        cells.verify(once=(*names, *(() if struck else ("it",))), at_most_once=("it",))
-
-    def other_segment(cells: Cells) -> None:
-        engine.set_bulk_size(10)
-        cells.push("theirs")
-
-    strike_everywhere(scenario)
-
-
-def test_end_of_bulk():
-    def scenario():
-        cells = Cells()
-        scope = engine.bulk(10)
-        scope.__enter__()
-        cells.push("one")
-        yield lambda: scope.__exit__(None, None, None)
-        engine.set_bulk_size(0)
-        cells.verify(once=("one",))
-
-    strike_everywhere(scenario)
-
-
 @pytest.mark.parametrize("listened", [False, True], ids=["unseen", "listened to"])
 def test_inline(listened: bool):
     """It ran or did not; struck while it ran, its Var says so, and nothing needs reporting."""
@@ -263,10 +209,9 @@ def test_use(kind: str):
 def test_questions_and_dials(act: Callable):
     def scenario():
         cells = Cells()
-        with engine.bulk(5):
-            cells.push("one")
-            cells.push("two")
-            yield act
+        cells.push("one")
+        cells.push("two")
+        yield act
         engine.waitall()
         if cells.a.error is not None:
             with pytest.raises(MXNetError, match="cancelled before it ran"):

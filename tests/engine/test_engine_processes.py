@@ -110,7 +110,7 @@ def test_fork_with_work_pending(kind: str):
 
 
 @forks
-def test_fork_with_a_segment_open_a_wait_in_line_and_a_push_paused():
+def test_fork_with_a_wait_in_line_and_a_push_paused():
     """Whatever other threads were at, the child has its Vars for itself."""
     check(
         """
@@ -127,11 +127,9 @@ def test_fork_with_a_segment_open_a_wait_in_line_and_a_push_paused():
         for thread in (waiter, reader, paused):
             thread.start()
         until(lambda: len(engine.current.gates) == 2 and engine.current.room_locks)
-        engine.set_bulk_size(10)
         engine.push(int, writes=[b])
 
         def act():
-            engine.set_bulk_size(0)
             assert engine.current.workers == 1 and engine.stats().limit_bytes == 1 << 20
             for var in (a, b, c):
                 engine.push(int, writes=[var])
@@ -143,7 +141,6 @@ def test_fork_with_a_segment_open_a_wait_in_line_and_a_push_paused():
 
         child(act)
         go.set()
-        engine.set_bulk_size(0)
         for thread in (waiter, reader, paused):
             thread.join(30)
             assert not thread.is_alive()
@@ -284,21 +281,6 @@ def test_exit_finishes_what_was_pushed(kind: str):
         "0\n1\n2\npushed by a task",
         fork=False,
         D2LMINI_ENGINE=kind,
-    )
-
-
-def test_exit_finishes_an_open_segment_though_no_worker_was_ever_started():
-    """From Python 3.12 on no thread can be started any more at that time."""
-    check(
-        """
-    from d2lmini import engine
-    engine.set_bulk_size(10)
-    a = engine.new_var()
-    engine.push(lambda: print("one"), writes=[a])
-    engine.push(lambda: print("two"), writes=[a])
-    """,
-        "one\ntwo",
-        fork=False,
     )
 
 

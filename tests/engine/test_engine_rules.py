@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from worlds import MB, Array, all_asleep, fill, until
 
 from d2lmini import MXNetError, engine, instrument, nd, storage
@@ -153,9 +151,8 @@ def test_rule_3_a_finalizer_pushes_in_the_midst_of_a_move(engine_kind: str, enab
             if i % 7 == 0:
                 engine.wait_for_var(tags[2])
         nd.ones((50, 50)).asnumpy()
-        with engine.bulk(4):
-            for i in range(30, 40):
-                engine.push(lambda i=i: log.append(i), [tags[i % 2]], [tags[2]])
+        for i in range(30, 40):
+            engine.push(lambda i=i: log.append(i), [tags[i % 2]], [tags[2]])
         engine.waitall()
     assert listener.left == 0
     engine.waitall()
@@ -293,10 +290,9 @@ def test_rule_3_the_collector_runs_at_every_turn(kind: str):
     def run() -> None:
         tag = engine.new_var()
         for _ in range(150):
-            with engine.bulk(3):
-                for _ in range(4):
-                    Last(will)
-                    engine.push(int, [tag], [engine.new_var()])
+            for _ in range(4):
+                Last(will)
+                engine.push(int, [tag], [engine.new_var()])
             x = nd.ones((40, 40))
             y = x + 1
             x += y
@@ -350,9 +346,9 @@ def test_rule_4_memory_returns_when_the_last_handle_and_task_let_go(go):
 
 
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
-@pytest.mark.parametrize("how", ["runs", "fails", "is skipped", "in bulk", "is cancelled"])
+@pytest.mark.parametrize("how", ["runs", "fails", "is skipped", "is cancelled"])
 def test_rule_4_nobody_remembers_a_finished_task(kind: str, how: str):
-    """Neither a sleeping worker, nor a closed bulk segment, nor the error it left."""
+    """Neither a sleeping worker, nor the error it left."""
     thing = Thing()
     dead = weakref.ref(thing)
     a = engine.new_var()
@@ -365,11 +361,10 @@ def test_rule_4_nobody_remembers_a_finished_task(kind: str, how: str):
     with collector(False), engine.use(kind):
         if how == "is skipped":
             engine.push(lambda: 1 / 0, writes=[a], name="fails")
-        with engine.bulk(5 if how == "in bulk" else 0):
-            engine.push(task, reads=[a], writes=[a])
-            del task, thing
-            if how == "is cancelled":
-                engine.cancel_pending()
+        engine.push(task, reads=[a], writes=[a])
+        del task, thing
+        if how == "is cancelled":
+            engine.cancel_pending()
         engine.current.wait_idle("test")
         until(all_asleep)
         assert dead() is None
@@ -378,19 +373,6 @@ def test_rule_4_nobody_remembers_a_finished_task(kind: str, how: str):
                 engine.wait_for_var(a)
         engine.push(int, writes=[a])
         engine.waitall()
-
-
-def test_rule_4_a_segment_lets_go_of_tasks_as_they_run(go):
-    thing = Thing()
-    dead = weakref.ref(thing)
-    with collector(False), engine.use("threaded", workers=1):
-        with engine.bulk(5):
-            engine.push(lambda held=thing: None)
-            del thing
-            engine.push(lambda: go.wait(30))
-        until(lambda: dead() is None)
-        assert engine.stats().pending == 1
-        go.set()
 
 
 def test_rule_4_an_exception_raised_to_the_user_holds_no_array_of_ours():
@@ -583,161 +565,6 @@ def test_rule_5_a_read_by_another_thread_while_errors_come_and_go():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             engine.waitall()
-
-
-# -- rule 7: bulk ----------------------------------------------------------------------------------
-
-
-def test_rule_7_a_segment_is_in_line_from_each_push_on(go):
-    """Its Vars are claimed as its tasks are pushed, though nothing runs yet."""
-    a, b, log = engine.new_var(), engine.new_var(), []
-    with engine.use("threaded", workers=2):
-        engine.push(lambda: go.wait(30), writes=[a])
-        with engine.bulk(10):
-            engine.push(lambda: log.append("in bulk"), writes=[b])
-            assert b.writer is not None and b.writer.waits != 0
-            engine.push(lambda: log.append("needs a"), reads=[a], writes=[b])
-            assert len(a.queue) == 1 and log == []
-        go.set()
-        engine.waitall()
-    assert log == ["in bulk", "needs a"]
-
-
-@pytest.mark.parametrize("others", ["nobody", "a reader", "a writer"])
-def test_rule_7_a_segment_may_write_what_it_has_read(go, others: str):
-    """It stands in line as a writer then, behind those who came before it, and is one hand-over."""
-    a, log = engine.new_var(), []
-    with engine.use("threaded", workers=2):
-        if others != "nobody":
-            kind = {"reads" if others == "a reader" else "writes": [a]}
-            engine.push(lambda: (go.wait(30), log.append(others)), **kind)
-        engine.set_bulk_size(10)
-        engine.push(lambda: log.append("reads"), reads=[a])
-        engine.push(lambda: log.append("writes"), writes=[a])
-        engine.push(lambda: log.append("reads again"), reads=[a])
-        (segment,) = engine.current.segments.values()
-        assert len(segment.parts) == 3 and not segment.shared and list(segment.writes) == [a]
-        engine.set_bulk_size(0)
-        engine.push(lambda: log.append("last"), reads=[a])
-        assert "reads" not in log or others == "nobody"
-        go.set()
-        engine.waitall()
-        engine.current.check()
-    first = [] if others == "nobody" else [others]
-    assert log == [*first, "reads", "writes", "reads again", "last"]
-
-
-TOUCHES = {
-    "push": lambda v: engine.push(int, writes=[v]),
-    "push that reads": lambda v: engine.push(int, reads=[v], writes=[engine.new_var()]),
-    "wait_for_var": lambda v: engine.wait_for_var(v),
-    "waitall": lambda v: engine.waitall(),
-    "read": lambda v: engine.current.read("test", v, int),
-    "cancel": lambda v: engine.cancel_pending(),
-}
-
-
-@pytest.mark.parametrize("whose", ["its own", "another's"])
-@pytest.mark.parametrize("touch", list(TOUCHES))
-def test_rule_7_whoever_touches_a_segment_closes_it(touch: str, whose: str):
-    a = engine.new_var()
-    with engine.use("threaded", workers=2):
-
-        def collect() -> None:
-            engine.set_bulk_size(100)
-            engine.push(int, writes=[a])
-
-        if whose == "another's":
-            thread = threading.Thread(target=collect)
-            thread.start()
-            thread.join()
-        else:
-            collect()
-        assert engine.current.segments and engine.stats().pending == 1
-        if whose == "its own" and touch.startswith("push"):
-            engine.set_bulk_size(0)  # what the same thread pushes in bulk joins instead
-        TOUCHES[touch](a)
-        assert not engine.current.segments
-        engine.set_bulk_size(0)
-        engine.waitall()
-        assert a.idle
-
-
-def test_rule_7_what_is_pushed_in_bulk_while_somebody_waits_for_all_is_not_held_back(go):
-    """The waiter would wait for a segment that nobody closes."""
-    a, waiting = engine.new_var(), []
-    with engine.use("threaded", workers=2):
-        engine.push(lambda: go.wait(30), writes=[a])
-        waiter = threading.Thread(target=lambda: waiting.append(engine.waitall()))
-        waiter.start()
-        until(lambda: engine.current.idle_locks)
-        with engine.bulk(100):
-            engine.push(int, writes=[engine.new_var()])
-            assert not engine.current.segments
-            go.set()
-            waiter.join(30)
-            assert waiting == [None]
-
-
-@settings(max_examples=40)
-@given(seed=st.integers(0, 2**32))
-def test_rule_7_threads_that_collect_over_shared_vars_never_lock_each_other(seed: int):
-    """Open segments claim Var after Var; who touches one closes it, so there is no circle."""
-    import random
-
-    counted = [0] * 4
-    with engine.use("threaded", workers=2):
-        tags = [engine.new_var() for _ in range(4)]
-        per_thread: list[list[int]] = []
-
-        def run(rng: random.Random, mine: list[int]) -> None:
-            with engine.bulk(rng.choice([2, 5, 50])):
-                for _ in range(40):
-                    some = rng.sample(range(4), rng.randint(1, 3))
-                    reads = rng.sample(range(4), rng.randint(0, 2))
-
-                    def bump(some: list[int] = some) -> None:
-                        for i in some:
-                            counted[i] += 1
-
-                    mine.extend(some)
-                    engine.push(bump, [tags[i] for i in reads], [tags[i] for i in some])
-                    if rng.random() < 0.1:
-                        engine.wait_for_var(tags[rng.randrange(4)])
-
-        threads = []
-        for k in range(3):
-            per_thread.append([])
-            threads.append(
-                threading.Thread(target=run, args=(random.Random(seed + k), per_thread[-1]))
-            )
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert not any(thread.is_alive() for thread in threads)
-        engine.waitall()
-        engine.current.check()
-    assert counted == [sum(mine.count(i) for mine in per_thread) for i in range(4)]
-
-
-def test_rule_7_counts_and_cancelling_know_the_tasks_in_a_segment(go):
-    begun = threading.Event()
-    with engine.use("threaded", workers=1):
-        a = engine.new_var()
-        with engine.bulk(10):
-            engine.push(lambda: (begun.set(), go.wait(30)), writes=[a])
-            for _ in range(3):
-                engine.push(int, reads=[a], writes=[a])
-            assert engine.stats().pending == 4
-        assert begun.wait(30)
-        assert engine.stats().pending == 4
-        assert engine.cancel_pending() == 3, "one of the segment has begun"
-        go.set()
-        with pytest.raises(MXNetError, match="cancelled"):
-            engine.wait_for_var(a)
-        stats = engine.stats()
-        assert (stats.executed, stats.skipped, stats.pending) == (1, 3, 0)
 
 
 # -- rule 12, and what else one may ask ------------------------------------------------------------

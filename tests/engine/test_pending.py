@@ -32,41 +32,30 @@ def wait_behind(door: threading.Event, **options: object) -> None:
     assert begun.wait(60)
 
 
-@pytest.mark.parametrize(
-    ("lengths_us", "text"),
-    [
-        ([3e6] * 4, "4 operations still queued, about 6.0 s by prediction; "),
-        ([68e6] * 10, "10 operations still queued, about 340 s by prediction; "),
-        ([500e3], "1 operation still queued, about 0.25 s by prediction; "),
-        ([10.0, 1e9], "2 operations still queued, less than 0.1 s, 1 of unknown length; "),
-        ([1e9, float("inf")], "2 operations still queued, 2 of unknown length; "),
-    ],
-)
-def test_what_is_said_of_queued_work(door, lengths_us: list[float], text: str):
+@pytest.mark.parametrize(("n", "text"), [(1, "1 operation"), (10, "10 operations")])
+def test_what_is_said_of_queued_work(door, n: int, text: str):
     with engine.use("threaded", workers=2):
         a = engine.new_var()
         wait_behind(door, writes=[a], name="door")
-        for length_us in lengths_us:
-            engine.current.push(FunctionTask(int, "later", (a,), (), predicted_us=length_us))
-        queued, running = pending.describe_work(engine.current, 2).splitlines()
-        assert queued == f"d2lmini: {text}engine.cancel_pending() drops them"
+        for _ in range(n):
+            engine.current.push(FunctionTask(int, "later", (a,), ()))
+        queued, running = pending.describe_work(engine.current).splitlines()
+        assert queued == f"d2lmini: {text} still queued; engine.cancel_pending() drops them"
         assert running.startswith("d2lmini: still running: door (issued at ")
         assert running.endswith("engine.push(behind, **options)  # type: ignore[arg-type])")
-        assert engine.cancel_pending() == len(lengths_us)
-        assert pending.describe_work(engine.current, 2) == running
+        assert engine.cancel_pending() == n
+        assert pending.describe_work(engine.current) == running
         door.set()
         engine.waitall()
-        assert pending.describe_work(engine.current, 2) == ""
+        assert pending.describe_work(engine.current) == ""
 
 
-@pytest.mark.parametrize("bulk", [0, 10])
-def test_waits_on_cancelled_work_end_at_once(door, bulk: int, capsys):
+def test_waits_on_cancelled_work_end_at_once(door, capsys):
     with engine.use("threaded", workers=2):
         x = nd.ones((2,))
         wait_behind(door, writes=[x], name="door")
-        with engine.bulk(bulk):
-            y = x + 1
-            z = y * 2
+        y = x + 1
+        z = y * 2
         got: list[str] = []
 
         def read() -> None:

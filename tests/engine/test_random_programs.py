@@ -22,13 +22,12 @@ from d2lmini import engine, nd
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 8),
     inline=st.booleans(),
-    bulk=st.sampled_from([0, 5]),
     naive=st.integers(0, 9).map(lambda k: k == 0),
 )
-def test_ndarray_programs_equal_numpy(seed, workers, inline, bulk, naive):
+def test_ndarray_programs_equal_numpy(seed, workers, inline, naive):
     rng = random.Random(seed)
     options = {} if naive else {"workers": workers, "inline_below": 20.0 if inline else 0.0}
-    with engine.use("naive" if naive else "threaded", **options), engine.bulk(bulk):
+    with engine.use("naive" if naive else "threaded", **options):
         arrays = []
         for i, shape in enumerate(SHAPES):
             values = np.full(shape, i, "float32") + np.arange(shape[1], dtype="float32") % 5

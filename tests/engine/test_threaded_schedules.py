@@ -18,7 +18,8 @@ from labs import schedules
 from labs.schedules import Explored, explore
 
 from d2lmini import MXNetError
-from d2lmini.engine import core, threaded, waits
+from d2lmini.engine import core, threaded
+from d2lmini.engine import engine as base
 from d2lmini.engine.core import FunctionTask, Var
 from d2lmini.engine.threaded import ThreadedEngine
 
@@ -130,7 +131,7 @@ def explore_engine(monkeypatch) -> Iterator[Callable[..., Explored]]:
         make = partial(kind, workers=2, inline_below=0.0)
         return explore(partial(run, program, make), **options)
 
-    for module in (core, threaded, waits):
+    for module in (core, threaded, base):
         monkeypatch.setattr(module, "threading", schedules.threading)
     yield explore_engine
     gc.collect()  # no engine outlives the run that its lock belongs to
@@ -169,10 +170,9 @@ class ChecksOutsideTheLock(ThreadedEngine):
     def _stand_idle(self, timeout_s):
         with core.lock:
             self.budget.drain()
-            self._flush()
             pending = bool(self.pending)
         if pending:
-            self._block(waits._make_shut_lock(self.idle_locks), None)
+            self._block(base._make_shut_lock(self.idle_locks), None)
         return True
 
 

@@ -94,17 +94,6 @@ def test_a_trace_keeps_no_array_alive_and_stops_listening():
     assert nd.ones((2,)).shape == (2,) and len(trace.operations) == 2
 
 
-def test_bulk_segments_show_their_operations():
-    with engine.use("threaded", workers=1, inline_below=0), profile() as trace:
-        x = nd.ones((4, 4))
-        with engine.bulk(10):
-            for _ in range(5):
-                x = x + 1
-    assert names(trace) == ["_ones"] + ["_plus_scalar"] * 5
-    assert [trace.needs(n) for n in range(1, 7)] == [(), (1,), (2,), (3,), (4,), (5,)]
-    in_order(trace)
-
-
 def test_threads_of_the_program_are_told_apart():
     def work(name: str) -> None:
         x = nd.ones((50, 50))

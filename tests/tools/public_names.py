@@ -57,7 +57,7 @@ SPACES = {
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
         profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
         profiler.summary:Summary profiler.lint:Lint""",
-    "Widgets": "widgets widgets.watch:Watch widgets.graph_widget:GraphView",
+    "Widgets": "widgets widgets.watch:Watch",
     "d2l": "d2l",
     "Mixed precision": "contrib.amp",
     "The package itself": "d2lmini random util runtime",

@@ -17,7 +17,7 @@ STOPS: dict[str, list[tuple[str, str]]] = {
         ),
         ("engine/scheduler.py", "the life of a task, shared by all engines: push, run, complete"),
         ("engine/threaded.py", "worker threads: a heap of ready tasks for each lane"),
-        ("engine/waits.py", "the one function through which every wait goes"),
+        ("engine/engine.py", "the one function through which every wait goes"),
         ("engine/failure.py", "an error kept on the Vars, and raised at the waits"),
     ],
     "One op": [

@@ -155,7 +155,7 @@ function inBytes(nbytes) {
 
 // -- graphs ----------------------------------------------------------------------------------------
 
-// Draw the scene of draw/svg.py into `svg`: boxes of { x, y, width, height, lines, kind, parts },
+// Draw the scene of draw/svg.py into `svg`: boxes of { x, y, width, height, lines },
 // and arrows between them. Gives the groups of both, in order; `press(number)` is called when a box
 // is clicked, or chosen by Enter or space.
 function drawGraph(svg, scene, press) {
@@ -167,25 +167,18 @@ function drawGraph(svg, scene, press) {
     drawn("path", { d: edge.path }), drawn("path", { d: edge.head })));
   const boxes = scene.boxes.map((box, number) => {
     const { x, y, width: wide, height: high } = box;
-    const rect = (more, name, rx) => drawn("rect", { x: x - wide / 2 - more, y: y - more,
-      width: wide + 2 * more, height: high + 2 * more, rx: rx + more, class: name });
-    const corner = box.kind === "variable" ? high / 2 : 4;
+    const rect = (more, name) => drawn("rect", { x: x - wide / 2 - more, y: y - more,
+      width: wide + 2 * more, height: high + 2 * more, rx: 4 + more, class: name });
     const lines = box.lines.map((line, i) => drawn("text",
-      { x: x - (box.new && !i ? 12 : 0), y: y + 15 + 13 * i, class: i ? "" : "d2l-first" }, line));
-    const low = y + 2 + 13 * box.lines.length;
-    const parts = box.parts.flatMap((part, i) => [
-      drawn("rect", { x: x - wide / 2 + 8, y: low + 5 + 17 * i, width: wide - 16, height: 14, rx: 3,
-        class: "d2l-part" }),
-      drawn("text", { x, y: low + 15.5 + 17 * i, class: "d2l-in-part" }, part)]);
-    if (box.new) parts.push(drawn("text", { x: x + wide / 2 - 6, y: y + 14, class: "d2l-new" }, "new"));
-    return drawn("g", { class: `d2l-box d2l-${box.kind} ${box.output ? "d2l-result" : ""}`, tabindex: 0,
-      role: "button", "aria-label": [...box.lines, ...box.parts].join(", "), onclick: () => press(number),
+      { x, y: y + 15 + 13 * i, class: i ? "" : "d2l-first" }, line));
+    return drawn("g", { class: "d2l-box", tabindex: 0, role: "button",
+      "aria-label": box.lines.join(", "), onclick: () => press(number),
       onkeydown: (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
         event.stopPropagation();
         press(number);
-      } }, rect(0, "d2l-body", corner), rect(3, "d2l-mark", corner), ...lines, ...parts);
+      } }, rect(0, "d2l-body"), rect(3, "d2l-mark"), ...lines);
   });
   svg.replaceChildren(...arrows, ...boxes);
   return { arrows, boxes };

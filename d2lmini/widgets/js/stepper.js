@@ -23,10 +23,9 @@ function build(stepper, model, el) {
   };
 
   // -- the page -----------------------------------------------------------------------------------
-  const back = button("◀ back", "Take the last move back (left arrow)", () => send("back"));
   const forward = button("forward ▶", "The next move (right arrow)", () => send("step"));
   const run = button("run", "Move until it is over, one move after the other (End)", () => play(!playing));
-  const runTo = button("run to selected", "Move until the selected operation begins; back, if it has",
+  const runTo = button("run to selected", "Move until the selected operation begins",
     () => send("run_to", { number: selected }));
   const reset = button("reset", "To the beginning (Home)", () => again());
   const guessing = button("guess", "Before each move: which operation can begin next?",
@@ -41,7 +40,7 @@ function build(stepper, model, el) {
   const about = element("div", { class: "d2l-quiet" });
   const box = element("div", { class: "d2l-stepper d2l-framed", tabindex: "0", onkeydown: key,
     "data-lm-suppress-shortcuts": "true" },
-  element("div", { class: "d2l-bar" }, back, forward, run, runTo, reset, guessing, clock, hint),
+  element("div", { class: "d2l-bar" }, forward, run, runTo, reset, guessing, clock, hint),
   next,
   element("div", { class: "d2l-sides" },
     element("div", { class: "d2l-graph" }, svg),
@@ -82,7 +81,6 @@ function build(stepper, model, el) {
   function key(event) {
     const does = {
       ArrowRight: () => !stepper.state.guessing && send("step"),
-      ArrowLeft: () => send("back"),
       Home: again,
       End: () => !stepper.state.guessing && send("run"),
     }[event.key];
@@ -197,9 +195,9 @@ function build(stepper, model, el) {
     about.textContent = words || "Click an operation to select it.";
     clock.textContent = `move ${state.step}, at ${Number(state.us.toPrecision(4))} us`;
     guessing.setAttribute("aria-pressed", state.guessing);
-    for (const each of [back, reset]) enable(each, state.step > 0);
+    enable(reset, state.step > 0);
     for (const each of [forward, run]) enable(each, !state.over && !state.guessing);
-    enable(runTo, selected !== null && !state.guessing);
+    enable(runTo, selected !== null && !state.guessing && !state.order.includes(selected));
     box.dataset.step = state.step;
   }
 
