@@ -1,4 +1,4 @@
-"""A trace from a file: of this library, of PyTorch, of JAX, or of any writer of Chrome traces.
+"""A trace from a file: of this library, of PyTorch, or of JAX.
 
     trace.save("t.json.gz")                 # on the machine that trains
     trace = d2lmini.profiler.load("t.json.gz")
@@ -25,17 +25,16 @@ from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import FORMS, REAL, Columns, Sites, check, context_of
 from d2lmini.profiler.cpu_time import Span
-from d2lmini.profiler.records import Operation, PlacedOperation, Wait
+from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
 _OWN = '{"displayTimeUnit":"ms","otherData":'
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or a Chrome trace of
-    PyTorch's profiler, of JAX's (the file, or its log directory) or of another program; JSON,
-    compressed or not. MXNetError, with the place in the file, if it is none of these or damaged;
-    OSError if it cannot be read."""
+    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's or
+    JAX's profiler (the file, or its log directory); JSON, compressed or not. MXNetError, with the
+    place in the file, if it is none of these or damaged; OSError if it cannot be read."""
     from d2lmini.profiler.foreign import find_file, read_foreign
 
     file = find_file(path)
@@ -195,10 +194,10 @@ class _OwnReader:
 
     def _operation(self, event: dict[str, Any], args: dict[str, Any]) -> None:
         trace = self.trace
-        operation = PlacedOperation("") if "place" in args else Operation()
-        fields = self._fields(args, columns.OPERATION)
         if "place" in args:
-            fields |= self._fields(args, columns.PLACED)
+            raise ValueError("a merged trace of several ranks, which earlier versions wrote")
+        operation = Operation()
+        fields = self._fields(args, columns.OPERATION)
         if event["ph"] == "X":
             fields["worker"] = self._threads[event["tid"]]
             fields["began_ns"], fields["ended_ns"] = self._span(event)

@@ -40,7 +40,7 @@ from d2lmini.profiler.records import Change
 from d2lmini.profiler.summary import align, shorten
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.outside import Copy
+    from d2lmini.profiler.records import Copy
     from d2lmini.profiler.tracing import Trace
 
 #: Roles of memory in training.

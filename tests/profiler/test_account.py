@@ -185,22 +185,9 @@ def five(predicted_us):
     )
 
 
-def test_what_takes_longer_beside_others_than_alone_is_contention():
-    trace = five(predicted_us=100.0)
-    assert parts(trace) == pytest.approx({"work": 25, "dependency": 15, "contention": 10})
-    account = trace.account(2)
-    assert account["contention"].saves_ns == ms(10)
-    assert "5 of 5 operations have equals that ran alone" in account["contention"].sentence
-
-
 def test_large_operations_are_shared_by_workers_that_are_idle():
     """Alone, both workers compute their pieces; at once, each its own: nothing is lost."""
     assert parts(five(predicted_us=9000.0)) == {"work": 50}
-
-
-def test_operations_of_unknown_cost_are_not_said_to_contend():
-    trace = made([dict(ran=(0, 10)), dict(ran=(10, 30)), dict(ran=(10, 30), worker="w2")])
-    assert "contention" not in parts(trace)
 
 
 def test_what_runs_inline_is_work_and_what_comes_between_is_the_programs():
@@ -281,7 +268,7 @@ def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(turn):
         trace = random_trace(rng)
         parts(trace, cores=rng.randint(1, 4))
         assert all(part.ns >= -1 for part in trace.account(2).parts.values()), f"seed {seed}"
-        str(trace.account()), str(trace.critical_path()), str(trace.roofline())
+        str(trace.account()), str(trace.critical_path())
 
 
 # -- programs with planted causes ------------------------------------------------------------------
@@ -465,41 +452,6 @@ def test_the_work_of_an_account_grows_with_the_trace_alone():
         return count
 
     assert calls(8_000) < 5 * calls(2_000)
-
-
-# -- the roofline ----------------------------------------------------------------------------------
-
-
-def test_the_roofline_divides_what_was_predicted_by_what_was_measured():
-    a, b = nd.ones((256, 256)), nd.ones((1 << 20,))
-    nd.waitall()
-    with profile() as trace:
-        nd.dot(a, a)
-        for _ in range(3):
-            b + b
-        engine.push(lambda: time.sleep(0.001), name="sleep")
-    roofline = trace.roofline()
-    rows = {row.name: row for row in roofline.rows}
-    dot, add, other = rows["dot"], rows["broadcast_add"], rows["sleep"]
-    assert (dot.flops, dot.times, dot.place) == (2 * 256**3, 1, "cpu")
-    assert dot.roof == "arithmetic"
-    assert (add.nbytes, add.times, add.roof) == (3 * 3 * 4 * (1 << 20), 3, "memory")
-    assert add.gb_per_s == pytest.approx(add.nbytes / add.seconds / 1e9)
-    assert add.share == pytest.approx(add.gb_per_s / roofline.peaks["cpu"].gb_per_s)
-    assert other.share is None and other.flops == 0
-    text = str(roofline)
-    assert "GFLOP/s" in text and "GB/s" in text and "% (memory)" in text
-
-
-def test_a_copy_is_measured_by_its_link():
-    with virtual_gpus(1, link_gb_s=0.1):
-        x = nd.ones((100_000,))
-        nd.waitall()
-        with profile() as trace:
-            x.copyto(gpu(0))
-        (row,) = [row for row in trace.roofline().rows if row.place == "gpu(0) in"]
-    assert row.roof == "link" and row.nbytes == 400_000
-    assert 0.1 < row.share <= 1.01
 
 
 # -- off the CPU -----------------------------------------------------------------------------------

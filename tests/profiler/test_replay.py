@@ -17,8 +17,8 @@ import pytest
 from d2lmini import MXNetError, cpu, engine, gpu, nd, profile
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.obstacles import Obstacles
-from d2lmini.profiler.rates import fit
 from d2lmini.profiler.records import SplitRecord
+from d2lmini.profiler.replay import fit_link
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -252,7 +252,7 @@ def test_the_time_of_copies_grows_with_their_bytes():
         made.op(i, now, now + took, writes=[i], ctx=gpu(0), lane="in", nbytes=nbytes)
         now += took
     trace = made.end(7, now)
-    link = fit(trace.operations)
+    link = fit_link(trace.operations)
     assert (link.overhead_ns, link.ns_per_byte) == pytest.approx((100, 2))
     assert length(trace.replay()) == now
     faster = trace.replay(link_gb_s=2.0)
@@ -270,9 +270,9 @@ def test_the_time_of_copies_grows_with_their_bytes():
 def test_copies_of_one_size_tell_a_rate_only():
     made = Made(**{"gpu(0)_in": 1})
     made.op(0, 0, 500, ctx=gpu(0), lane="in", nbytes=1000.0)
-    link = fit(made.trace.operations)
+    link = fit_link(made.trace.operations)
     assert (link.overhead_ns, link.ns_per_byte) == (0, 0.5)
-    assert fit([]).ns_per_byte == 0
+    assert fit_link([]).ns_per_byte == 0
 
 
 def on_two_devices() -> Trace:

@@ -23,7 +23,6 @@ _NO_SETS = "the file does not show what an operation reads and writes"
 
 #: What no trace of another library shows.
 LACKS = {
-    "roofline": "the file has neither FLOPs nor bytes of its operations",
     "replay(workers=)": f"{_NO_SETS}, so which operations could run side by side is unknown",
     "replay(devices=)": f"{_NO_SETS}, so what a device would have to be sent is unknown",
     "replay(priorities=)": f"{_NO_SETS}, so which operations could go first is unknown",

@@ -51,7 +51,6 @@ SYNCHRONIZING = re.compile(
     r"(cuda|hip)(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|MemcpyDtoH)(_v\d+)?"
     r"|cu(Ctx|Stream|Event)Synchronize"
 )
-_STREAM_WAITS = re.compile(r"(cuda|hip|cu)StreamWaitEvent(_v\d+)?")
 _EVERYTHING = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 
 #: Operators that read a value of a tensor.
@@ -190,52 +189,22 @@ class _Kineto:
             operations.sort(key=lambda operation: (operation.pushed_ns, operation.began_ns))
             for operation in operations:
                 operation.writes += (serial,)
-        known: set[int] = set()
         for slice in self.events.slices:
-            if slice.kind != "cuda_sync" or "wait_on_stream" not in slice.args:
-                continue
             call = self.launches.get(slice.args.get("correlation", -1))
-            record = self.launches.get(slice.args.get("wait_on_cuda_event_record_corr_id", -1))
-            if call is None:
+            if slice.kind != "cuda_sync" or "wait_on_stream" not in slice.args or call is None:
                 continue
+            record = self.launches.get(slice.args.get("wait_on_cuda_event_record_corr_id", -1))
             came_ns = call[0].begin_ns
             upto_ns = came_ns if record is None else record[0].begin_ns
-            device = _device(slice)
-            before = self._last(device, slice.args["wait_on_stream"], upto_ns)
-            after = self._next(device, slice.args.get("stream"), came_ns)
-            if before is not None and after is not None:
-                self.builder.follow(after, before)
-                known.add(slice.args["correlation"])
-        for correlation, (slice, _) in self.launches.items():
-            if _STREAM_WAITS.fullmatch(slice.name) and correlation not in known:
-                self._infer_order(slice)
-
-    def _infer_order(self, slice: Slice) -> None:
-        """A call made some stream wait for an event, and the file does not say which (that takes
-        enable_cuda_sync_events): the next operation launched is taken to need the last operation
-        before the call on another stream, if the times allow it."""
-        when_ns = slice.begin_ns
-        launched = (o for own in self.streams.values() for o in own if o.pushed_ns > when_ns)
-        after = min(launched, key=PUSHED, default=None)
-        if after is None:
-            return
-        before = [
-            last
-            for device, stream in self.streams
-            if (last := self._last(device, stream, when_ns)) and last.worker != after.worker
-        ]
-        last = max(before, key=PUSHED, default=None)
-        if last is not None and last.ended_ns <= after.began_ns:
-            self.builder.follow(after, last)
+            before = self._last(_device(slice), slice.args["wait_on_stream"], upto_ns)
+            own = self.streams.get((_device(slice), slice.args.get("stream")), [])
+            k = bisect_right(own, came_ns, key=PUSHED)
+            if before is not None and k < len(own):
+                self.builder.follow(own[k], before)
 
     def _last(self, device: int, stream: Any, when_ns: int) -> Operation | None:
         """The last operation launched on a stream before a time."""
         return last_until(self.streams.get((device, stream), []), when_ns, PUSHED)
-
-    def _next(self, device: int, stream: Any, when_ns: int) -> Operation | None:
-        own = self.streams.get((device, stream), [])
-        k = bisect_right(own, when_ns, key=PUSHED)
-        return own[k] if k < len(own) else None
 
     # -- waits and memory --------------------------------------------------------------------------
 
