@@ -73,8 +73,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
 
 def read_members(path: str) -> Iterator[tuple[str, Any]]:
     """(key, value) of the file's object, array elements one by one. Of our own files a line at a
-    time is read, so that a large trace needs little memory. A file that is an array, as the Trace
-    Event Format allows, has "traceEvents" as its only key. MXNetError if the file is not JSON, or
+    time is read, so that a large trace needs little memory. MXNetError if the file is not JSON, or
     is cut off; OSError if it cannot be read."""
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
@@ -113,16 +112,9 @@ def _lines_of(first: str, file: IO[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _members_of(text: str) -> Iterator[tuple[str, Any]]:
-    is_array = text.lstrip().startswith("[")
-    try:
-        tree = _decode(text)
-    except ValueError:
-        if not is_array:
-            raise
-        tree = _decode(text.rstrip().rstrip(",") + "]")  # its closing bracket may be missing
-    tree = {"traceEvents": tree} if is_array else tree
+    tree = _decode(text)
     if not isinstance(tree, dict):
-        raise ValueError("expected an object or an array")
+        raise ValueError("expected an object")
     for key, value in tree.items():
         yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
 

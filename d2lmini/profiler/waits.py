@@ -120,11 +120,6 @@ class Row:
         return sum(wait.seconds for wait in self.waits)
 
     @property
-    def longest_s(self) -> float:
-        """The duration of the longest."""
-        return max(wait.seconds for wait in self.waits)
-
-    @property
     def hidden(self) -> bool:
         """True if the line does not say that it waits."""
         return self.instead is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 import kineto_gpu
 import pytest
 
-from d2lmini import MXNetError, cpu, gpu
+from d2lmini import MXNetError, gpu
 from d2lmini.profiler import Trace, load
 from d2lmini.profiler.obstacles import Obstacles
 
@@ -92,7 +92,7 @@ def test_the_float_of_each_step_of_jax_is_found_at_its_line():
         "jax_loop.py:34: weights, loss = update(weights)"
     }
     assert not any(operation.inline for operation in trace.operations)
-    with pytest.raises(MXNetError, match=r"memory\(\): .* no memory events"):
+    with pytest.raises(MXNetError, match=r"memory\(\): .* not read"):
         trace.memory()
 
 
@@ -103,18 +103,6 @@ def test_a_log_directory_of_jax(tmp_path):
         load(tmp_path / "log")
     shutil.copy(DATA / "jax.trace.json.gz", folder / "host.trace.json.gz")
     assert len(load(tmp_path / "log").operations) == len(load(DATA / RECORDED[2]).operations)
-
-
-def test_memory_of_pytorch_belongs_to_operators_and_lines():
-    report = load(DATA / "torch-stack.json.gz").memory()[cpu()]
-    events = json.loads(gzip.decompress((DATA / "torch-stack.json.gz").read_bytes()))
-    totals = [
-        event["args"]["Total Allocated"]
-        for event in events["traceEvents"]
-        if event["name"] == "[memory]"
-    ]
-    assert report.peak_bytes == max(totals) and report.end_bytes == totals[-1]
-    assert any("AddmmBackward0" in h.name and ":28: " in h.where for h in report.made)
 
 
 # -- generated traces of a GPU ---------------------------------------------------------------------
@@ -207,12 +195,6 @@ def test_a_faster_link_is_predicted_where_copies_have_bytes(tmp_path):
         load(DATA / "torch-stack.json.gz").replay(link_gb_s=10)
 
 
-def test_memory_of_a_gpu(tmp_path):
-    device = generated("item", tmp_path).memory()[gpu(0)]
-    assert (device.peak_bytes, device.end_bytes) == (4096, 0)
-    assert device.holders[0].name == "ampere_sgemm_128x64_tn"
-
-
 # -- events written by hand ------------------------------------------------------------------------
 
 
@@ -223,7 +205,8 @@ def span(name, tid, ts, dur):
 
 
 def written(events, folder, name="any.json"):
-    (folder / name).write_text(json.dumps(events))
+    file = events if isinstance(events, dict) else {"traceEvents": events}
+    (folder / name).write_text(json.dumps(file))
     return load(folder / name)
 
 

@@ -48,7 +48,6 @@ def test_the_peak_and_who_holds_it(books, engine_kind):
     assert "h = nd.array(" in lines[""]
     assert seen.older_bytes == seen.begin_bytes == books.live
     assert seen.end_bytes == storage.stats(cpu()).live == books.live + 6 * MB
-    assert sum(chunk.nbytes for chunk in seen.made) == 9 * MB
     text = str(trace.memory())
     assert f"{seen.peak_bytes / 1e6:.2f} MB live at the peak" in text and "3.00 MB  3  _mul" in text
     assert h.shape == w.shape == N

@@ -4,9 +4,6 @@ names of processes and threads, arrows."""
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from typing import Any
@@ -146,7 +143,7 @@ def _answers(trace: Any) -> list[Any]:
         str(trace.waits()),
         trace.off_cpu(),
         str(trace.memory()),
-        [(device.live, device.cached, device.pending) for device in trace.memory()],
+        [(device.live, device.pending) for device in trace.memory()],
         (str(trace.summary()), repr(trace)),
     ]
 
@@ -257,14 +254,6 @@ def test_traces_of_every_kind_keep_the_rules(program: Any, kind: str, tmp_path):
     saved(predicted, tmp_path)
 
 
-def test_threads_of_one_name_have_tracks_of_their_own(tmp_path):
-    with engine.use("threaded", workers=2), profile() as trace:
-        many_threads()
-    assert {"loader", "loader (2)"} <= {operation.thread for operation in trace.operations}
-    names = {e["args"]["name"] for e in saved(trace, tmp_path) if e["name"] == "thread_name"}
-    assert {"loader", "loader (2)"} <= names
-
-
 def test_operations_waits_and_arrows(tmp_path, engine_kind):
     with profile() as trace:
         a = nd.ones((200, 300))
@@ -351,44 +340,3 @@ def test_marks_of_the_user_are_in_the_file_of_the_classic_profiler(tmp_path):
         assert (begin["ph"], end["ph"], begin["cat"]) == ("b", "e", category)
         assert begin["id"] == end["id"] and begin["ts"] <= end["ts"]
     assert any(e["name"] == "_ones" for e in events)
-
-
-def test_the_checker_finds_what_is_wrong(tmp_path):
-    """Each rule, broken once in a file that keeps all others."""
-    with profile() as trace:
-        a = nd.ones((100, 100))
-        nd.dot(a, a).asnumpy()
-    saved(trace, tmp_path)
-    good = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
-
-    def broken(change) -> str:
-        copy = json.loads(json.dumps(good))
-        change(copy["traceEvents"])
-        return json.dumps(copy)
-
-    def first(events: list, phase: str) -> dict:
-        return next(e for e in events if e["ph"] == phase)
-
-    check(broken(lambda events: None))
-    for change in (
-        lambda events: first(events, "X").pop("dur"),
-        lambda events: first(events, "X").update(ts="3"),
-        lambda events: first(events, "X").update(pid=99),
-        lambda events: first(events, "f").update(id=12345),
-        lambda events: first(events, "f").update(ts=-5.0),
-        lambda events: first(events, "s").update(ts=1e9),
-        lambda events: first(events, "M").update(name="process_nam"),
-        lambda events: events.append({**first(events, "X"), "ts": first(events, "X")["ts"] + 0.5}),
-    ):
-        with pytest.raises((AssertionError, KeyError)):
-            check(broken(change))
-
-
-def test_a_program_in_a_process_of_its_own(tmp_path):
-    program = (
-        "import d2lmini, sys\nfrom d2lmini import nd\nwith d2lmini.profile() as trace:\n"
-        "    nd.dot(nd.ones((9, 9)), nd.ones((9, 9))).asnumpy()\ntrace.save(sys.argv[1])"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True, timeout=120)
-    events = check((tmp_path / "t").read_text(encoding="utf-8"))
-    assert re.search("dot", " ".join(e["name"] for e in events))

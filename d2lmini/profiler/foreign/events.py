@@ -1,4 +1,4 @@
-"""The events of a Chrome trace: slices, instants, and names of threads."""
+"""The events of a Chrome trace: slices, and names of threads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class ForeignEvents:
 
     facts      the members of the file's object other than events
     slices     in the order of their begins, an enclosing slice first
-    instants   events of one moment (ph i), likewise as slices
     processes, threads    names, of a pid and of a (pid, tid)
 
     Times are nanoseconds; all are shifted if the first is not above 0, which says that something
@@ -51,7 +50,6 @@ class ForeignEvents:
     def __init__(self, members: Iterable[tuple[str, Any]]):
         self.facts: dict[str, Any] = {}
         self.slices: list[Slice] = []
-        self.instants: list[Slice] = []
         self.processes: dict[Any, str] = {}
         self._names: dict[Thread, str] = {}
         events = []
@@ -85,11 +83,11 @@ class ForeignEvents:
                 self._names[thread] = str(args["name"])
             elif name == "process_name":
                 self.processes[thread[0]] = str(args["name"])
-        elif phase in ("X", "i", "I") and event.get("ts") is not None:
+        elif phase == "X" and event.get("ts") is not None:
             begin_ns = self._base_ns + _ns(event["ts"])
             end_ns = begin_ns + max(0, _ns(event.get("dur") or 0))
-            slice = Slice(thread, name, str(event.get("cat", "")), begin_ns, end_ns, args)
-            (self.slices if phase == "X" else self.instants).append(slice)
+            kind = str(event.get("cat", ""))
+            self.slices.append(Slice(thread, name, kind, begin_ns, end_ns, args))
 
 
 def _ns(us: float) -> int:
