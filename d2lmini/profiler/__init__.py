@@ -15,7 +15,7 @@ memory     memory in use over time, and the owners of the peak
 account    wall time by cause; from `idle_attribution`, which asks `own_time` what threads did, and
            `evidence` of the kernel's figures
 schedule_bounds    what no order of the operations beats
-replay     what if: other workers, devices, links, waits, priorities; from the event graph and
+replay     what if: other workers, devices, links, waits; from the event graph and
            `engine.simulation` (the engine's rules); `contention` makes bands of predictions
 diff       differences between two runs
 

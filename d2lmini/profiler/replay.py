@@ -11,7 +11,6 @@ Operations have their recorded durations and hand-overs and run by the engine's 
 
     workers, devices   the lanes; copies between contexts mapped to one device take no time
     link_gb_s          the part of a copy's time that is proportional to its bytes
-    priorities         the order in which workers take ready operations
     large operations   idle workers take pieces of operations that were split in the trace
     inline operations  stay on the calling thread unless their inputs are pending; then a worker's
     back-pressure      if a push had to pause: the bound is the largest pending sum at a resumption
@@ -33,7 +32,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -211,7 +210,6 @@ def replay(
     devices: int | None = None,
     link_gb_s: float | None = None,
     without_wait_at: Any = None,
-    priorities: Callable[[Operation], int] | None = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
     threads = _threads(trace, workers)
@@ -220,8 +218,6 @@ def replay(
     new = [copy(operation) for operation in trace.operations]
     for operation in new:
         operation.ctx = place_of.get(operation.ctx, operation.ctx)
-        if priorities is not None:
-            operation.priority = priorities(operation)
     lanes = dict(threads)
     for old, operation in zip(trace.operations, new, strict=True):
         lanes.setdefault(operation.place, threads[old.place])
@@ -231,7 +227,6 @@ def replay(
         workers=lanes,
         places=[operation.place for operation in new],
         run_ns=_durations(trace, new, link_gb_s),
-        priorities=[operation.priority for operation in new],
         dropped=frozenset(dropped),
     )
     run, prediction = recording.foresee(conditions)

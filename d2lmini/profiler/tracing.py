@@ -413,7 +413,6 @@ class Trace(Recorder):
         devices: int | None = None,
         link_gb_s: float | None = None,
         without_wait_at: Any = None,
-        priorities: Callable[[Operation], int] | None = None,
     ) -> Trace:
         """What if? Predict the trace of the program under changed conditions; its `recorded` is
         this trace, its `prediction` the duration: for other workers or devices a band, of which the
@@ -425,7 +424,6 @@ class Trace(Recorder):
         link_gb_s        GB/s of each link in each direction
         without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the
                          ledger, or the operation that a wait is for; or several of these
-        priorities       operation -> its priority; higher priorities run first
 
         MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
         describes the method and its limits."""
@@ -435,11 +433,10 @@ class Trace(Recorder):
             ("workers", workers),
             ("devices", devices),
             ("link_gb_s", link_gb_s),
-            ("priorities", priorities),
         ):
             if value is not None:
                 self.refuse(f"replay({name}=)")
-        return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
+        return replay(self, workers, devices, link_gb_s, without_wait_at)
 
     def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
         """Why two operations, or those of these numbers, can never overlap: the chain of reads,

@@ -142,14 +142,6 @@ def test_what_takes_longer():
     assert "ms -> " in str(finding)
 
 
-def test_a_replay_can_be_compared_with_what_it_was_predicted_from():
-    trace = traced(naps, True)
-    line = naps.__code__.co_firstlineno + 5
-    diff = trace.diff(trace.replay(without_wait_at=line))
-    assert [each.n for each in diff.of("no longer waiting")] == [3]
-    assert certain(diff) == []
-
-
 def test_kinds_and_the_table():
     diff = traced(plain).diff(traced(without_a_line))
     with pytest.raises(ValueError, match="'gone' is not a kind of finding; there are added"):

@@ -104,27 +104,6 @@ def test_bulk_segments_show_their_operations():
     in_order(trace)
 
 
-def test_threads_of_the_program_are_told_apart():
-    def work(name: str) -> None:
-        x = nd.ones((50, 50))
-        for _ in range(20):
-            x = x * 2
-        x.wait_to_read()
-
-    with profile() as trace:
-        threads = [threading.Thread(target=work, args=(n,), name=n) for n in ("one", "two")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for name in ("one", "two"):
-        mine = [each for each in trace.operations if each.thread == name]
-        assert len(mine) == 21 and sum(wait.thread == name for wait in trace.waits) == 1
-        for one, other in pairwise(mine):
-            assert trace.needs(other.number) == (one.number,)
-    in_order(trace)
-
-
 def test_an_exception_in_the_scope_leaves_a_whole_trace():
     scope = profile()
     with pytest.raises(ZeroDivisionError), scope as trace:
@@ -224,17 +203,6 @@ def test_a_compiled_net_shows_its_parts(monkeypatch):
     in_order(trace)
 
 
-def test_copies_run_on_links_and_carry_their_bytes():
-    with virtual_gpus(1, link_gb_s=100), profile() as trace:
-        x = nd.ones((30, 40), ctx=gpu(0))
-        y = (x * 2).as_in_context(cpu())
-        z = y.asnumpy()
-    copy = next(each for each in trace.operations if each.is_copy)
-    assert copy.place == "gpu(0) out" and copy.nbytes == z.nbytes and copy.flops == 0
-    assert trace.workers["gpu(0) out"] == 1 and trace.workers["gpu(0)"] == 1
-    in_order(trace)
-
-
 def test_a_meeting_of_devices_needs_all_parts():
     places = [cpu(0), cpu(1)]
     norm = SyncBatchNorm(in_channels=2)
@@ -271,19 +239,6 @@ def test_what_is_cut_within_a_piece_is_part_of_it(engine_kind):
     (each,) = trace.operations
     cuts = trace.shared[each.number]
     assert cuts.pieces == 4 and 0 < cuts.ns <= each.run_ns
-
-
-def test_what_must_be_over_before():
-    with profile() as trace:
-        a = nd.ones((2,))
-        b = a + 1
-        c = a * 2
-        a[:] = 5
-        d = b + c
-    assert d.shape == (2,)
-    assert trace.ordered(1, 5) and trace.ordered(5, 1) and trace.ordered(2, 4)
-    assert not trace.ordered(2, 3) and not trace.ordered(4, 5)
-    assert trace.makes_room(4) == (2, 3)
 
 
 def test_operations_on_tiny_arrays_are_recorded_as_all_others():

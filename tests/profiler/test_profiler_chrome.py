@@ -14,7 +14,6 @@ from d2lmini import (
     MXNetError,
     autograd,
     callsite,
-    cpu,
     engine,
     gluon,
     gpu,
@@ -281,21 +280,6 @@ def test_operations_waits_and_arrows(tmp_path, engine_kind):
     order = trace.order
     assert arrows == {"value": sum(len(n) for n, _ in order), "room": sum(len(r) for _, r in order)}
     assert arrows["room"] > 0
-
-
-def test_places_are_processes_and_workers_threads(tmp_path):
-    with virtual_gpus(1, link_gb_s=100), profile() as trace:
-        x = nd.ones((30, 40), ctx=gpu(0))
-        (x * 2).as_in_context(cpu()).asnumpy()
-    events = saved(trace, tmp_path)
-    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert {"program", "gpu(0)", "gpu(0) out"} <= set(processes.values())
-    threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    for event in events:
-        if event["ph"] == "X" and "number" in event["args"]:
-            each = trace[event["args"]["number"]]
-            assert processes[event["pid"]] == each.place and threads[event["tid"]] == each.worker
-    assert any(e.get("cat") == "copy" for e in events)
 
 
 def test_what_did_not_run_is_a_moment(tmp_path):

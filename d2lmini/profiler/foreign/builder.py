@@ -25,7 +25,6 @@ LACKS = {
     "memory()": "the allocations of the file are not read",
     "replay(workers=)": f"{_NO_SETS}, so which operations could run side by side is unknown",
     "replay(devices=)": f"{_NO_SETS}, so what a device would have to be sent is unknown",
-    "replay(priorities=)": f"{_NO_SETS}, so which operations could go first is unknown",
 }
 
 
