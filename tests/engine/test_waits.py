@@ -282,7 +282,7 @@ def test_what_was_held_and_what_could_have_run_meanwhile():
         engine.wait_for_var(b)
         engine.push(int, name="later")
     row = next(row for row in trace.waits() if row.awaited and row.awaited.name == "slow")
-    assert row.seconds > 0.02 and row.longest_s == row.seconds
+    assert row.seconds > 0.02 and len(row.waits) == 1
     assert row.held == 3 and row.held_first.name == "needs it"
     assert row.idle == 1, "'needs it' could not have run meanwhile: it needs what the wait was for"
 
