@@ -1,24 +1,22 @@
 """Traces of what the engine did, and analyses of where the time went.
 
-records    records of a trace: operations, waits, memory; numbers and names, no arrays; `threads`
+records    records of a trace: operations, waits, memory; numbers and names, no arrays
 tracing    `profile()`: listens to the engine and keeps the records
 cpu_time   CPU time of operations
 gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
-summary    tables of operations; `roofline` compares them with the machine's peaks
+summary    tables of operations; `roofline` measures the machine's peaks
 chrome     a trace as a file, for Perfetto too; `load` reads it, both by the tables of `columns`
-foreign    traces of PyTorch, JAX and others; `load` reads them too
-merge      the traces of several processes as one
-event_graph    what had to come after what, and why; from `program` (what each thread did). Asked
-           by `critical_path` (the longest way), `obstacles` and `overlap` (what keeps two
-           operations apart), `waits` (the ledger) and `replay`
+foreign    traces of PyTorch and JAX; `load` reads them too
+event_graph    what had to come after what, and why. Asked by `critical_path` (the longest way),
+           `obstacles` (what keeps two operations apart), `waits` (the ledger) and `replay`
 waits      the ledger of waits; `lint` finds hidden waits
 memory     memory in use over time, and the owners of the peak
-account    wall time by cause; from `idle_attribution` and `bounds`
+account    wall time by cause; from `idle_attribution`, which asks `own_time` what threads did, and
+           `evidence` of the kernel's figures
 schedule_bounds    what no order of the operations beats
-replay     what if: other workers, devices, links, waits, priorities; from the event graph, `rates`
-           (measured speeds) and `engine.simulation` (the engine's rules); `contention` makes bands
-           of predictions
+replay     what if: other workers, devices, links, waits; from the event graph and
+           `engine.simulation` (the engine's rules); `contention` makes bands of predictions
 diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on
@@ -31,7 +29,6 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.profiler.load import load as load
-from d2lmini.profiler.merge import merge as merge
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
 from d2lmini.profiler.tracing import Trace as Trace

@@ -9,8 +9,7 @@ the cause of idle time. All slots share an instant equally, so that the parts su
 If both the CPU and GPUs computed, each group is weighted by the busy time of its slots, until its
 last operation ends: long idle times of a worker with almost no work are not a loss.
 
-work         slots computed: operations at the duration they have alone, including their pieces on
-             idle workers
+work         slots computed: operations, including their pieces on idle workers
 waits        the program waited, and so had not issued an operation that could have run
 issuing      the program ran the short Python from one operation to the next; includes the hand-over
              of an operation to a worker
@@ -22,15 +21,13 @@ imbalance    the next operation needed, or nothing was left but, the work of ano
              whose workers share one queue: only the last operation was left
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
-contention   operations computed for longer next to others than alone: caches and memory are
-             shared. Only where equal operations of the same run were alone
 preempted, gc, gil, blocked    operations, or the program between them, were off the CPU: see
              `profiler.cpu_time`. The lines of the program are those between which the time passed
 unexplained  time off the CPU of which the cause is not known, and the engine's own time between the
              end of an operation's dependencies and its readiness
 
 What the removal of a cause would save is predicted by a replay of the run without that cause
-(`bounds.without`), compared with the replay of the run as it was, and is no more than physically
+(`without`), compared with the replay of the run as it was, and is no more than physically
 possible. It is exact within `engine.stepped()`. Elsewhere it does not know what operations do to
 one another, and counts only if it is larger than the error of the replay of the run as it was. The
 cause that surely saves most comes first, then those that took most time.
@@ -38,20 +35,21 @@ cause that surely saves most comes first, then those that took most time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.bounds import alone, least_ns, time_saved_by, without
-from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.cpu_time import OffCpu, Span
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
 from d2lmini.profiler.own_time import Between, Segment
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.replay import Prediction, Recording
+from d2lmini.profiler.replay import Conditions, Prediction, Recording
+from d2lmini.profiler.schedule_bounds import computing_threads, work_and_chain
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -59,7 +57,7 @@ if TYPE_CHECKING:
 #: The parts, as in the table above.
 CAUSES = (
     "work", "waits", "issuing", "program", "dependency", "transfer", "imbalance", "workers",
-    "contention", *OffCpu._fields,
+    *OffCpu._fields,
 )  # fmt: skip
 
 #: What a replay leaves out.
@@ -70,7 +68,6 @@ _ADVICE = {
     "transfer": "if copies took no time",
     "imbalance": "if the work were spread evenly over places that are equally fast",
     "workers": "with a worker for every core",
-    "contention": "if operations took no longer together than alone",
     "preempted": "if no other thread or program had taken the cores",
     "gc": "without garbage collection",
     "gil": "if no thread waited for Python's global lock",
@@ -112,13 +109,11 @@ class Account:
     parts    cause -> Part, all of CAUSES
     causes   those that lost time, or on a virtual clock whose removal saves time, the most
              important first; neither "work" nor "unexplained"
-    sure     the quality of the contention estimate, in words
     """
 
-    def __init__(self, wall_ns: int, parts: dict[str, Part], sure: str):
+    def __init__(self, wall_ns: int, parts: dict[str, Part]):
         self.wall_ns = wall_ns
         self.parts = parts
-        self.sure = sure
         lost = [p for p in parts.values() if p.cause not in ("work", "unexplained")
                 and (p.ns > 0 or p.saves.low_ns > 0)]  # fmt: skip
         self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
@@ -173,7 +168,6 @@ class _AccountBuilder:
         self.lines: dict[str, dict[str, float]] = {c: {} for c in CAUSES}
         self.where = lru_cache(None)(_describe)
         self.off_cpu = self.blame.off_cpu
-        self.alone_ns, self.sure = alone(self.blame, self.off_cpu)
 
     def account(self) -> Account:
         trace, blame = self.trace, self.blame
@@ -192,13 +186,13 @@ class _AccountBuilder:
             saves = Prediction(0.0, 0.0)
             changed = None
             if cause in _ADVICE and (self.ns[cause] > 0 or trace.engine_kind == "stepped"):
-                changed = without(cause, recording.recorded, blame, self.alone_ns, self.off_cpu)
+                changed = without(cause, recording.recorded, blame)
             if changed is not None:
                 saves = recording.predict(changed).less_than(recorded_ns)
                 most = max(0.0, recorded_ns - least_ns(blame, changed))
                 saves = Prediction(min(saves.low_ns, most), min(saves.high_ns, most))
             parts[cause] = self._part(cause, saves, error_ns, wall_ns)
-        return Account(wall_ns, parts, self.sure)
+        return Account(wall_ns, parts)
 
     def _enter_group(self, group: WorkerGroup, rates: _Rates) -> None:
         rate = rates.of(group)
@@ -210,20 +204,16 @@ class _AccountBuilder:
                 self._add(cause, place, rate(begin, end))
 
     def _enter_run(self, operation: Operation, ns: float, few: dict[int, float]) -> None:
-        """A slot was busy: work, part of it due to contention with other busy slots, ..."""
-        lost = 0.0
+        """A slot was busy: the operation computed, or was off the CPU."""
+        work = ns
         if few and not operation.inline and operation.run_ns:
             lost = ns * (few[operation.ended_ns] - few[operation.began_ns]) / operation.run_ns
             self._add("workers", operation.site, lost)
-        work = ns - lost
-        if operation.run_ns:
-            scale = (ns - lost) / operation.run_ns
-            computed_ns = operation.run_ns
-            for cause, off_ns in self.off_cpu.get(operation.number, OffCpu())._asdict().items():
-                self._add(cause, operation.site, scale * off_ns)
-                computed_ns -= off_ns
-            work = scale * self.alone_ns[operation.number - 1]
-            self._add("contention", operation.site, scale * computed_ns - work)
+            work -= lost
+        scale = work / (operation.run_ns or 1)
+        for cause, off_ns in self.off_cpu.get(operation.number, OffCpu())._asdict().items():
+            self._add(cause, operation.site, scale * off_ns)
+            work -= scale * off_ns
         self._add("work", operation.site, work)
 
     def _after(self, done_ns: int) -> Iterator[Segment]:
@@ -264,8 +254,6 @@ class _AccountBuilder:
         elif part.gain_ns:
             share = 100 * saves.ns / (wall_ns or 1)
             sentence = f"the replay takes {saves} ({share:.0f} %) less {_ADVICE[cause]}"
-        if cause == "contention":
-            sentence += f"; an estimate: {self.sure}"
         return replace(part, sentence=sentence)
 
 
@@ -302,3 +290,116 @@ class _Rates:
             return sum(max(0, min(b, y) - max(a, x)) * span for x, y, span in spans)
 
         return rate
+
+
+# -- without a cause -------------------------------------------------------------------------------
+
+
+def without(cause: str, recorded: Conditions, blame: IdleAttribution) -> Conditions | None:
+    """The conditions of the run without `cause`, and of nothing else: without the waits, with
+    copies that take no time, and so on; None if there is nothing to remove."""
+    trace, changed = blame.trace, recorded
+    if cause in OffCpu._fields:
+        run_ns = list(recorded.run_ns)
+        for number, parts in blame.off_cpu.items():
+            run_ns[number - 1] -= getattr(parts, cause)
+        pauses = recorded.pauses and (cause != "gc" or not trace.cpu.pauses)
+        changed = replace(recorded, run_ns=run_ns, pauses=pauses, lost=_spans(blame, {cause}))
+    elif cause == "waits" and trace.waits:
+        changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
+    elif cause == "issuing":
+        kept = _spans(blame, {"program", *OffCpu._fields} - {"gc"})
+        changed = replace(recorded, issuing=0, kept=kept)
+    elif cause == "dependency":
+        changed = replace(recorded, order=False)
+    elif cause == "transfer":
+        run_ns = [0 if e.is_copy else e.run_ns for e in trace.operations]
+        changed = replace(recorded, run_ns=run_ns)
+    else:
+        for group in blame.groups:
+            if cause == "imbalance":
+                changed = _spread_evenly(group, changed)
+            elif cause == "workers" and blame.spare(group):
+                n = len(group.slots) + blame.spare(group)
+                changed = replace(changed, workers={**changed.workers, "cpu": n})
+    return None if changed == recorded else changed
+
+
+def _spans(blame: IdleAttribution, causes: Container[str]) -> tuple[Span, ...]:
+    """The times of the program's threads, and of workers between operations, with these causes."""
+    found = [
+        Span(thread, segment.begin_ns, segment.end_ns, segment.cause)
+        for thread, own in blame.own.items()
+        for segment in own
+    ]
+    found += [span for span in blame.trace.cpu.spans if span.thread not in blame.own]
+    return tuple(span for span in found if span.cause in causes)
+
+
+def least_ns(blame: IdleAttribution, conditions: Conditions) -> float:
+    """What no run under these conditions beats: the work of a place on all that compute there, and
+    the longest chain of operations."""
+    trace, c = blame.trace, conditions
+    workers = computing_threads(trace, c.workers)
+    shares, longest = work_and_chain(trace, workers, c.places, c.run_ns, c.order)
+    return max([longest, *shares.values()])
+
+
+def _spread_evenly(group: WorkerGroup, recorded: Conditions) -> Conditions:
+    """Several places become one, where each operation takes as long as at the place that is the
+    fastest for operations of its name. At a single place, the workers share the time in which the
+    last operation still runs and all others have ended."""
+    run_ns = list(recorded.run_ns)
+    if len(group.begins) > 1:
+        places = list(recorded.places)
+        speed = _speeds(group)
+        for operation in group.operations:
+            run_ns[operation.number - 1] = round(
+                operation.run_ns * speed[operation.name, operation.place]
+            )
+            places[operation.number - 1] = group.name
+        workers = {**recorded.workers, group.name: len(group.slots)}
+        return replace(recorded, places=places, run_ns=run_ns, workers=workers)
+    last = group.last
+    others_ns = max((e.ended_ns for e in group.operations if e is not last), default=0)
+    if last.began_ns < others_ns:
+        alone_ns = last.ended_ns - others_ns
+        run_ns[last.number - 1] -= round(alone_ns * (1 - 1 / len(group.slots)))
+    return replace(recorded, run_ns=run_ns)
+
+
+def _speeds(group: WorkerGroup) -> dict[tuple[str, str], float]:
+    """(name, place) -> mean duration at the fastest place, over that at this one."""
+    took: dict[str, dict[str, list[int]]] = {}
+    for operation in group.operations:
+        took.setdefault(operation.name, {}).setdefault(operation.place, []).append(operation.run_ns)
+    speed = {}
+    for name, places in took.items():
+        means = {place: mean(runs) or 1 for place, runs in places.items()}
+        for place, own in means.items():
+            speed[name, place] = min(means.values()) / own
+    return speed
+
+
+def time_saved_by(group: WorkerGroup, spare: int) -> dict[int, float]:
+    """At each start and end of an operation, the ns that `spare` more workers would have saved
+    until then: while all are busy and operations are ready, the number of ready operations that
+    they could take, over all operations that would then run. Empty without spare workers."""
+    if not spare:
+        return {}
+    changes: list[tuple[int, int, int]] = []  # (when, more ready, more busy)
+    for operation in group.operations:
+        if not operation.inline:
+            ready_ns = min(operation.ready_ns or operation.began_ns, operation.began_ns)
+            changes += (ready_ns, 1, 0), (operation.began_ns, -1, 1), (operation.ended_ns, 0, -1)
+    changes.sort()
+    saved: dict[int, float] = {}
+    ready = busy = before = 0
+    total = 0.0
+    for when, more_ready, more_busy in changes:
+        if ready > 0 and busy >= len(group.slots):
+            more = min(ready, spare)
+            total += (when - before) * more / (busy + more)
+        saved[when] = total
+        ready, busy, before = ready + more_ready, busy + more_busy, when
+    return saved

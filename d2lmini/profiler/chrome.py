@@ -5,9 +5,8 @@
 
 Every place (the CPU, a GPU, its link) is a process and every worker a thread of it; the program's
 threads are a separate process, which shows their waits. An operation is a complete event (`X`), a
-dependency arrow a pair of flow events (`s`, `f`) with their own id; bytes in use and queue lengths
-are counters (`C`). Times are microseconds since the start of the trace. An operation that did not
-run is an instant event (`i`).
+dependency arrow a pair of flow events (`s`, `f`) with their own id. Times are microseconds since
+the start of the trace. An operation that did not run is an instant event (`i`).
 
 The file has every record, with times to the nanosecond, by the tables of `columns`; `load` makes
 the same trace of it. An event names what the operation reads and writes by serial numbers; "site"
@@ -25,25 +24,20 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from d2lmini import files
-from d2lmini.engine.operation import place_of
 from d2lmini.engine.order import order_of
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import Columns, Sites
-from d2lmini.profiler.records import Change, Operation, PlacedOperation
+from d2lmini.profiler.records import Change, Operation
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
 Event = dict[str, Any]
 
-#: A counter with more changes is downsampled.
-SAMPLES = 10_000
 #: Arrows are drawn for that many operations; viewers are slow with more. A reader needs no arrow.
 ARROWS = 20_000
 #: Memory changes in one element of "memoryChanges".
@@ -154,7 +148,6 @@ def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
         _operations(trace, tracks, sites),
         _waits(trace, tracks, sites),
         _arrows(trace, tracks),
-        _counters(trace, tracks),
         _marks(trace, marks, tracks),
     ):
         for event in part:
@@ -184,8 +177,6 @@ def _operations(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
             columns.REAL.save(cost.flops, 0),
             columns.REAL.save(cost.nbytes, 0),
         )
-        if isinstance(operation, PlacedOperation):
-            args |= _columns(operation, columns.PLACED, zero)
         if operation.by:
             args["by"] = operation.by
         if trace.recording[at : at + 1] == b"\1":
@@ -298,48 +289,3 @@ def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Even
         else:
             yield {**event, "ph": "b", "ts": begin, "id": number}
             yield {**event, "ph": "e", "ts": end, "id": number}
-
-
-def _counters(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Bytes in use on each device, relative to the start, and numbers of waiting and running
-    operations of each place."""
-    for ctx in dict.fromkeys(change.ctx for change in trace.memory):
-        changes = ((c.when_ns, c.nbytes, 0) for c in trace.memory if c.ctx == ctx)
-        where = tracks.of(place_of(ctx, "compute"), "memory")
-        yield from _counter(trace, where, "memory since the begin", ("bytes",), changes)
-    for place in dict.fromkeys(operation.place for operation in trace.operations):
-        changes = (row for o in trace.operations if o.place == place for row in _queue(o))
-        where = tracks.of(place, "queue")
-        yield from _counter(trace, where, "queue", ("waiting", "running"), changes)
-
-
-def _queue(operation: Operation) -> Iterator[tuple[int, int, int]]:
-    """When it joins and leaves the queue, and when it ends: the changes of both numbers."""
-    yield operation.pushed_ns, 1, 0
-    if operation.began_ns:
-        yield operation.began_ns, -1, 1
-    if operation.ended_ns:
-        yield operation.ended_ns, *((0, -1) if operation.began_ns else (-1, 0))
-
-
-def _counter(
-    trace: Trace, where: Event, name: str, names: Sequence[str],
-    changes: Iterable[tuple[int, int, int]],
-) -> Iterator[Event]:  # fmt: skip
-    rows = np.fromiter(chain.from_iterable(changes), np.int64).reshape(-1, 3)
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    rows[:, 1:] = rows[:, 1:].cumsum(0)
-    for when_ns, *values in rows[_few(rows[:, 0], rows[:, 1])].tolist():
-        args = dict(zip(names, values))
-        yield {"name": name, "ph": "C", "ts": _us(trace, when_ns), **where, "args": args}
-
-
-def _few(when_ns: np.ndarray, values: np.ndarray) -> list[int] | slice:
-    """The samples of a counter that are kept: the highest and the last of each of some thousand
-    intervals."""
-    if len(when_ns) <= SAMPLES:
-        return slice(None)
-    edges = np.linspace(when_ns[0], when_ns[-1] + 1, SAMPLES // 2 + 1)
-    cuts = [*np.searchsorted(when_ns, edges[:-1]).tolist(), len(when_ns)]
-    spans = ((i, j) for i, j in pairwise(cuts) if i < j)
-    return sorted({k for i, j in spans for k in (i + int(values[i:j].argmax()), j - 1)})

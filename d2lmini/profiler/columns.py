@@ -21,8 +21,7 @@ from d2lmini.base import MXNetError
 from d2lmini.callsite import RecordedCode, Site
 from d2lmini.context import Context
 from d2lmini.profiler.cpu_time import CpuTime, Pause
-from d2lmini.profiler.outside import Copy, Notice
-from d2lmini.profiler.records import SplitRecord
+from d2lmini.profiler.records import Copy, Notice, SplitRecord
 
 # -- forms -----------------------------------------------------------------------------------------
 
@@ -38,7 +37,7 @@ def is_whole(value: Any) -> bool:
 
 
 def is_few(value: Any) -> bool:
-    """A number of workers, threads, ranks or devices."""
+    """A number of workers, threads or devices."""
     return type(value) is int and 0 <= value < 1 << 16
 
 
@@ -105,7 +104,7 @@ TIME = Kind(
     lambda us, zero: 0 if us is None else zero + round(us * 1e3),
 )
 TEXT = Kind(str, load=lambda text, zero: intern(text))
-COUNT, WHOLE, FEW = Kind(int), Kind(is_whole), Kind(is_few)
+COUNT, WHOLE = Kind(int), Kind(is_whole)
 NUMBERS = Kind([is_whole], load=lambda numbers, zero: _shared(tuple(numbers)))
 #: JSON has neither infinity nor nan.
 REAL = Kind(
@@ -124,11 +123,10 @@ OPERATION: Columns = {
     "priority": ("priority", WHOLE), "predicted us": ("predicted_us", REAL),
     "reads": ("reads", NUMBERS), "writes": ("writes", NUMBERS),
 }  # fmt: skip
-#: Of an operation that did not run; of one in a place with a name of its own.
+#: Of an operation that did not run.
 NOT_RUN: Columns = {
     "worker": ("worker", TEXT), "began us": ("began_ns", TIME), "ended us": ("ended_ns", TIME),
 }  # fmt: skip
-PLACED: Columns = {"place": ("_place", TEXT), "rank": ("rank", FEW), "came us": ("came_ns", TIME)}
 WAIT: Columns = {
     "for operation": ("operation", COUNT), "target": ("target", Kind((None, is_whole))),
     "pushed": ("pushed", COUNT), "call": ("call", TEXT), "instead": ("instead", MAYBE_TEXT),
@@ -169,7 +167,7 @@ FACTS: dict[str, Any] = {
 
 #: The forms of all members of a file's objects, by name.
 FORMS: dict[str, Any] = {
-    **{key: kind.form for key, (_, kind) in {**OPERATION, **NOT_RUN, **PLACED, **WAIT}.items()},
+    **{key: kind.form for key, (_, kind) in {**OPERATION, **NOT_RUN, **WAIT}.items()},
     **{key: form for key, (_, form, _) in BY_NUMBER.items()},
     **{key: [[*forms, *_OF_SITE]] for key, (_, forms, _) in OUTSIDE.items()},
     **FACTS, "roles": {str: [is_whole]}, "spans": [[str, is_whole, is_whole, str]],

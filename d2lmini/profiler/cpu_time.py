@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, read
-from d2lmini.profiler.threads import this_thread
+from d2lmini.profiler.recorder import this_thread
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation

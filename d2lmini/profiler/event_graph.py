@@ -14,7 +14,7 @@ end 1 _ones value
 A node is a moment, and a number. An operation has three: "push", "begin", "end"; a wait has three:
 "wait", when the thread comes to it, "done", when the awaited operations are, and "over", when the
 thread goes on. Two more kinds are "idle", when all that was pushed before is done, and "note", when
-a thread tells another something or learns it (`profiler.outside`). An edge says that a node comes
+a thread tells another something or learns it (`Notice`). An edge says that a node comes
 so many nanoseconds after another, or later, and why:
 
 program   a thread does one thing after the other; the time is its own
@@ -29,6 +29,9 @@ all       the wait is for all operations, and so for this
 pause     a push waited for room, until the other operation was over
 told      one thread learned from another, or from an operation, what had happened
 
+A thread of the program has `ThreadEvent`s: it issued an operation, and ran it if inline, or waited.
+Between two events, time that is neither wait nor inline operation is the thread's own.
+
 The graph is made once for a trace, and is an index: `after` makes the edges of a node when they are
 asked for. The critical path is a longest path; what keeps two operations apart is a path from the
 end of one to the begin of the other (`obstacles`); a replay takes the threads' events and the edges
@@ -37,15 +40,123 @@ between operations, and gives them new times by the engine's rules.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini.profiler.program import PAUSE, Completions, ThreadEvent, events_of
-
 if TYPE_CHECKING:
+    from d2lmini.callsite import Site
+    from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.tracing import Trace
+
+
+PAUSE = "backpressure"
+_ended_ns = attrgetter("ended_ns")
+
+
+class ThreadEvent(NamedTuple):
+    """An activity of a thread: it issued an operation (and ran it, if inline), or waited.
+
+    begin_ns, end_ns  in the recording
+    gap_ns    the thread's own time before
+    pushed    a wait: number of operations pushed before; else the number of the operation
+    at        a wait: its position in trace.waits
+    """
+
+    begin_ns: int
+    end_ns: int
+    gap_ns: int
+    pushed: int
+    operation: Operation | None
+    wait: Wait | None = None
+    at: int = -1
+
+    @property
+    def pauses(self) -> bool:
+        """True if a push waited for room. Its length follows from a bound on pending work."""
+        return self.wait is not None and self.wait.kind == PAUSE
+
+    @property
+    def site(self) -> Site | None:
+        """The line that issued or waited."""
+        return (self.operation or self.wait).site  # type: ignore[union-attr]
+
+
+def events_of(trace: Trace) -> dict[str, list[ThreadEvent]]:
+    """The activities of each thread of the program, in order. The first gap of a thread counts from
+    the begin of the trace."""
+    found: dict[str, list[ThreadEvent]] = defaultdict(list)
+    for o in trace.operations:
+        if not o.by:
+            end_ns = o.ended_ns if o.inline else o.pushed_ns
+            found[o.thread].append(ThreadEvent(o.pushed_ns, end_ns, 0, o.number, o))
+    for i, wait in enumerate(trace.waits):
+        event = ThreadEvent(wait.begin_ns, wait.end_ns, 0, wait.pushed, None, wait, i)
+        found[wait.thread].append(event)
+    for events in found.values():
+        events.sort(key=_place_of)
+        last_ns = trace.begin_ns
+        for i, event in enumerate(events):
+            if event.begin_ns > last_ns:
+                events[i] = event._replace(gap_ns=event.begin_ns - last_ns)
+            last_ns = max(last_ns, event.end_ns)
+    return found
+
+
+def _place_of(event: ThreadEvent) -> tuple[int, int, int]:
+    """The sort key of a thread's events; on a virtual clock many have the same time."""
+    return event.begin_ns, event.pushed, event.end_ns if event.operation is None else 0
+
+
+class Completions:
+    """The operations of a trace in the order of their ends, and what waits were for."""
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+        ended = (operation for operation in trace.operations if operation.ended_ns)
+        self.ended = sorted(ended, key=_ended_ns)
+        self._readers: dict[int, list[int]] | None = None
+
+    def last_until(self, when: int) -> Operation | None:
+        """The last operation that ended until `when`."""
+        k = bisect_right(self.ended, when, key=_ended_ns)
+        return self.ended[k - 1] if k else None
+
+    def last_within(self, wait: Wait) -> Operation | None:
+        """The operation, issued before a wait, that ended last within it."""
+        for k in reversed(range(bisect_right(self.ended, wait.end_ns, key=_ended_ns))):
+            if self.ended[k].ended_ns <= wait.begin_ns:
+                break
+            if self.ended[k].number <= wait.pushed:
+                return self.ended[k]
+        return None
+
+    def find_awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
+        """The operations that a wait was for (None: all of them), and the time they were done; 0 if
+        none is known."""
+        if wait.target is None:
+            last = self.last_until(wait.end_ns)
+            if wait.kind == PAUSE and last is not None:
+                return ((last.number,), last.ended_ns) if last.number <= wait.pushed else ((), 0)
+            return None, 0 if last is None else last.ended_ns
+        numbers = {wait.operation} if 0 < wait.operation <= wait.pushed else set()
+        if wait.kind == "wait_to_write":
+            numbers.update(self._read_since(wait))
+        operations = self.trace.operations
+        return tuple(sorted(numbers)), max((operations[n - 1].ended_ns for n in numbers), default=0)
+
+    def _read_since(self, wait: Wait) -> list[int]:
+        """The operations pushed before `wait` that read the awaited Var as last written."""
+        if self._readers is None:
+            self._readers = defaultdict(list)
+            for operation in self.trace.operations:
+                for serial in operation.reads:
+                    self._readers[serial].append(operation.number)
+        numbers = self._readers.get(wait.target or 0, [])
+        return numbers[bisect_right(numbers, wait.operation) : bisect_right(numbers, wait.pushed)]
 
 
 class Edge(NamedTuple):
@@ -208,11 +319,8 @@ class EventGraph:
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def path(
-        self, source: int, target: int, causes: Collection[str], without: Collection[str] = ()
-    ) -> list[int]:
-        """The nodes of a shortest path over edges with these causes, and without the waits at the
-        lines `without`; empty if there is none."""
+    def path(self, source: int, target: int, causes: Collection[str]) -> list[int]:
+        """The nodes of a shortest path over edges with these causes; empty if there is none."""
         # Operations that come later have higher numbers, and all other nodes higher ones still.
         low = 0 if self.trace._joined else source - source % 3
         after = {target: -1}
@@ -222,8 +330,6 @@ class EventGraph:
                 break
             for before, _, cause in self.after(node):
                 if before >= low and before not in after and cause in causes:
-                    if cause == "wait" and without and self.what(node).where in without:
-                        continue
                     after[before] = node
                     todo.append(before)
         found = [source] if source in after else []
@@ -262,7 +368,4 @@ class EventGraph:
         # A rendezvous comes after operations that joined it later.
         known = set(nodes)
         before = {n: [edge.source for edge in self.after(n) if edge.source in known] for n in nodes}
-        try:
-            return list(TopologicalSorter(before).static_order())
-        except CycleError:  # the clocks of merged ranks are estimates
-            return nodes
+        return list(TopologicalSorter(before).static_order())

@@ -42,8 +42,8 @@ _HAND_OVER_NS = 1_000_000
 _BREATH_NS = 100_000
 #: A large operation on the CPU is split into pieces for idle workers (predicted us).
 _CUT_US = 500.0
-#: Larger predictions mean: duration unknown, no equal operations known.
-UNKNOWN_US = 1e8
+#: Larger predictions mean: duration unknown.
+_UNKNOWN_US = 1e8
 
 
 _began_ns = attrgetter("began_ns")
@@ -289,7 +289,7 @@ class IdleAttribution:
             since_ns = now
         if operation.is_copy:
             cause = "transfer"
-        elif self.is_cut(operation) and here:
+        elif self._is_cut(operation) and here:
             cause = "work"
         else:
             alone = self.begin_ns < gap.free_ns and since_ns < gap.free_ns
@@ -304,9 +304,9 @@ class IdleAttribution:
         gap.add(cause, operation.site, began_ns, end_ns)
         return began_ns
 
-    def is_cut(self, operation: Operation) -> bool:
+    def _is_cut(self, operation: Operation) -> bool:
         """True if idle CPU workers compute pieces of the operation. (Traces do not record this.)"""
-        return operation.ctx.is_cpu and _CUT_US <= operation.predicted_us < UNKNOWN_US
+        return operation.ctx.is_cpu and _CUT_US <= operation.predicted_us < _UNKNOWN_US
 
     def front(
         self, thread: str, site: Site | None, begin_ns: int, end_ns: int
@@ -321,11 +321,6 @@ class IdleAttribution:
                 return
             if end > begin_ns:
                 yield Segment(cause, place, max(begin, begin_ns), min(end, end_ns))
-
-    def slots_at(self, operation: Operation) -> int:
-        """Number of workers at the place of `operation`."""
-        group = self.group_of[operation.number]
-        return sum(slot.place == self.places[operation.number - 1] for slot in group.slots)
 
     def spare(self, group: WorkerGroup) -> int:
         """Number of possible further workers: cores that no slot of the group uses."""

@@ -27,7 +27,6 @@ writing to files, and back-pressure, which `engine.limit_pending` requests.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -55,9 +54,6 @@ HIDDEN = {
 
 #: Kinds that are explicit, if the program's own line calls them.
 READING = frozenset({"asnumpy", "asscalar", "item", "tolist", "asnumpy_view"})
-
-#: Further kinds that `also` accepts.
-_OTHERS = frozenset({"wait_to_read", "wait_to_write", "wait_for_var", "waitall", "backpressure"})
 
 #: Prefixes of our functions whose purpose is to read values.
 _READERS = tuple("save load export assert_ check_ compare same almost_equal to_dlpack".split())
@@ -123,10 +119,9 @@ class Lint(Standing, instrument.Instrument):
     found    the lines, in the order of their first wait
     """
 
-    def __init__(self, mode: str, also: Iterable[str] = ()):
+    def __init__(self, mode: str):
         super().__init__()
         self.mode = mode
-        self.also = frozenset(also)
         self.found: list[LintFinding] = []
         self._known: dict[tuple[str, Any], LintFinding] = {}  # by kind and line
         self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
@@ -144,8 +139,6 @@ class Lint(Standing, instrument.Instrument):
     def before_wait(self, kind: str, var: Var | None) -> None:
         """Called before each wait, on its thread."""
         instead = why_hidden(kind, callsite.name_of(callsite.called_function()), modes.recording)
-        if instead is None and kind in self.also:
-            instead = "it was asked for by also="
         if instead is None:
             return
         site = callsite.find()
@@ -173,22 +166,16 @@ _current: Lint | None = None
 _door = forks.guard(threading.Lock())
 
 
-def lint_waits(mode: str = "warn", also: str | Iterable[str] = ()) -> Lint:
+def lint_waits(mode: str = "warn") -> Lint:
     """Look for hidden waits from now on, on all threads; in a `with` statement until its end.
 
     mode: "warn" warns once for each line and kind of wait, "raise" raises HiddenWait in place of
-    waiting, "off" ends the search. also: further kinds of waits to find, e.g. "asnumpy" or
-    ["waitall"]. The engine stays usable; a refused wait loses no result. `found` of the result
-    lists the lines. ValueError for another mode or kind.
+    waiting, "off" ends the search. The engine stays usable; a refused wait loses no result. `found`
+    of the result lists the lines. ValueError for another mode.
     """
-    kinds = (also,) if isinstance(also, str) else tuple(also)
-    known = READING | _OTHERS
-    unknown = sorted(set(kinds) - known)
     if mode not in MODES:
         raise ValueError(f"lint_waits: mode is {mode!r}, need one of {', '.join(MODES)}")
-    if unknown:
-        raise ValueError(f"lint_waits: also names {unknown}, need some of {sorted(known)}")
-    lint = Lint(mode, kinds)
+    lint = Lint(mode)
     lint.undo.append(partial(_install, _current))
     lint.install(partial(_install, None if mode == "off" else lint))
     return lint

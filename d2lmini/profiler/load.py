@@ -1,4 +1,4 @@
-"""A trace from a file: of this library, of PyTorch, of JAX, or of any writer of Chrome traces.
+"""A trace from a file: of this library, of PyTorch, or of JAX.
 
     trace.save("t.json.gz")                 # on the machine that trains
     trace = d2lmini.profiler.load("t.json.gz")
@@ -25,17 +25,16 @@ from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import FORMS, REAL, Columns, Sites, check, context_of
 from d2lmini.profiler.cpu_time import Span
-from d2lmini.profiler.records import Operation, PlacedOperation, Wait
+from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
 _OWN = '{"displayTimeUnit":"ms","otherData":'
 
 
 def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or a Chrome trace of
-    PyTorch's profiler, of JAX's (the file, or its log directory) or of another program; JSON,
-    compressed or not. MXNetError, with the place in the file, if it is none of these or damaged;
-    OSError if it cannot be read."""
+    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's or
+    JAX's profiler (the file, or its log directory); JSON, compressed or not. MXNetError, with the
+    place in the file, if it is none of these or damaged; OSError if it cannot be read."""
     from d2lmini.profiler.foreign import find_file, read_foreign
 
     file = find_file(path)
@@ -74,8 +73,7 @@ def load(path: str | os.PathLike[str]) -> Trace:
 
 def read_members(path: str) -> Iterator[tuple[str, Any]]:
     """(key, value) of the file's object, array elements one by one. Of our own files a line at a
-    time is read, so that a large trace needs little memory. A file that is an array, as the Trace
-    Event Format allows, has "traceEvents" as its only key. MXNetError if the file is not JSON, or
+    time is read, so that a large trace needs little memory. MXNetError if the file is not JSON, or
     is cut off; OSError if it cannot be read."""
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
@@ -114,16 +112,9 @@ def _lines_of(first: str, file: IO[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _members_of(text: str) -> Iterator[tuple[str, Any]]:
-    is_array = text.lstrip().startswith("[")
-    try:
-        tree = _decode(text)
-    except ValueError:
-        if not is_array:
-            raise
-        tree = _decode(text.rstrip().rstrip(",") + "]")  # its closing bracket may be missing
-    tree = {"traceEvents": tree} if is_array else tree
+    tree = _decode(text)
     if not isinstance(tree, dict):
-        raise ValueError("expected an object or an array")
+        raise ValueError("expected an object")
     for key, value in tree.items():
         yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
 
@@ -195,10 +186,10 @@ class _OwnReader:
 
     def _operation(self, event: dict[str, Any], args: dict[str, Any]) -> None:
         trace = self.trace
-        operation = PlacedOperation("") if "place" in args else Operation()
-        fields = self._fields(args, columns.OPERATION)
         if "place" in args:
-            fields |= self._fields(args, columns.PLACED)
+            raise ValueError("a merged trace of several ranks, which earlier versions wrote")
+        operation = Operation()
+        fields = self._fields(args, columns.OPERATION)
         if event["ph"] == "X":
             fields["worker"] = self._threads[event["tid"]]
             fields["began_ns"], fields["ended_ns"] = self._span(event)

@@ -15,7 +15,6 @@ _ones 1 1000000
 broadcast_add 1 1000000
 
     live      bytes of arrays, including those from before the trace
-    cached    bytes kept for reuse that no array uses
     pending   bytes of results that were issued to a worker and are not complete, allocated or not:
               how far the program runs ahead, in bytes
 
@@ -40,7 +39,7 @@ from d2lmini.profiler.records import Change
 from d2lmini.profiler.summary import align, shorten
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.outside import Copy
+    from d2lmini.profiler.records import Copy
     from d2lmini.profiler.tracing import Trace
 
 #: Roles of memory in training.
@@ -131,26 +130,23 @@ class LineAllocation:
 class DeviceMemory:
     """The memory of one device during a trace.
 
-    live, cached, pending    curves: [(ns, bytes from then on), ...]
+    live, pending            curves: [(ns, bytes from then on), ...]
     begin_bytes    bytes of older arrays (from before the trace) at its start
     peak_bytes, peak_ns      the maximum of live, and its time
     older_bytes    bytes of older arrays at the peak
     holders        owners of the rest at the peak, the largest first
-    made           everything allocated in the trace, the largest first
     by_role        for each of ROLES a curve; together they are `live`
     roles          for each of ROLES its bytes at the peak
     """
 
     ctx: Context
     live: Curve
-    cached: Curve
     pending: Curve
     begin_bytes: int
     peak_bytes: int
     peak_ns: int
     older_bytes: int
     holders: list[LineAllocation]
-    made: list[LineAllocation]
     by_role: dict[str, Curve]
     roles: dict[str, int]
 
@@ -170,8 +166,7 @@ class DeviceMemory:
             rows.append((_mb(self.older_bytes), "", "", "from before the trace"))
         lines = [
             f"{self.ctx}: {_mb(self.peak_bytes)} live at the peak, {_mb(self.begin_bytes)} at the "
-            f"begin, {_mb(self.end_bytes)} at the end; {_mb(self.peak_pending)} pending at most, "
-            f"{_mb(max(nbytes for _, nbytes in self.cached))} cached at most",
+            f"begin, {_mb(self.end_bytes)} at the end; {_mb(self.peak_pending)} pending at most",
         ]
         if self.roles["other"] != self.peak_bytes:
             sizes = [f"{role} {_mb(nbytes)}" for role, nbytes in self.roles.items() if nbytes]
@@ -266,13 +261,11 @@ class _Makers:
 
 def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -> DeviceMemory:
     begin = _begin_bytes(changes)
-    live, cached = [(trace.begin_ns, begin)], [(trace.begin_ns, 0)]
+    live = [(trace.begin_ns, begin)]
     now, peak, peak_at = begin, begin, 0
     for i, change in enumerate(changes, 1):
         now += change.nbytes
         live.append((change.when_ns, now))
-        if change.nbytes > 0:
-            cached.append((change.when_ns, change.cached))
         if now > peak:
             peak, peak_at = now, i
     there: dict[int, Change] = {}  # live at the peak, by serial number
@@ -283,10 +276,9 @@ def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -
             there.pop(change.serial, None)
     holders = _sum_up(there.values(), maker)
     return DeviceMemory(
-        ctx, live, cached, _pending(changes, trace, maker), begin, peak,
+        ctx, live, _pending(changes, trace, maker), begin, peak,
         changes[peak_at - 1].when_ns if peak_at else trace.begin_ns,
         peak - sum(holder.nbytes for holder in holders), holders,
-        _sum_up([change for change in changes if change.nbytes > 0], maker),
         *_by_role(ctx, changes, peak_at, begin, trace, maker),
     )  # fmt: skip
 

@@ -1,6 +1,17 @@
 """What keeps two operations of a trace from running side by side, in every legal schedule.
 
 >>> from d2lmini import engine, nd, profile
+>>> with engine.stepped(times=1000, workers=2), profile() as trace:
+...     x = nd.ones((2, 2))
+...     y = nd.exp(x)
+...     x[:] = 3
+>>> print(trace.explain(2, 3))                             # doctest: +ELLIPSIS
+3 _full cannot run beside 2 exp:
+    2 exp reads the array of 1 _ones: ...
+    3 _full writes it, and makes room by waiting: ...
+
+`Obstacles` answers without words, for programs that ask about many operations:
+
 >>> with engine.use("threaded", inline_below=0), profile() as trace:
 ...     x = nd.ones((2, 2))
 ...     y = nd.exp(x)
@@ -12,28 +23,28 @@
 
 The second needs the result of the first. The third is free of the second by its data, but the
 program issued it only after it had waited for the second. A wait counts for the thread that waited,
-and for each thread that learned from it (`profiler.outside`): by joining it, from its future, or
+and for each thread that learned from it: by joining it, from its future, or
 from an event, also from one that a pushed function sets.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from d2lmini.profiler.event_graph import ISSUE, ORDER, VALUE
-from d2lmini.profiler.outside import Notice
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.records import Notice, Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
 
 class Obstacles:
-    """Answers for one trace; `without` are lines whose waits do not count."""
+    """Answers for one trace."""
 
-    def __init__(self, trace: Trace, without: frozenset[str] = frozenset()):
+    def __init__(self, trace: Trace):
         self.trace, self.graph = trace, trace.events
-        self.without = without
 
     def between(self, x: Operation, y: Operation) -> str:
         """Why `y`, issued after `x`, cannot run beside it: "needs", "room", "waits", "child" (an
@@ -69,9 +80,79 @@ class Obstacles:
 
     def _path(self, x: Operation, y: Operation) -> list[int]:
         graph = self.graph
-        return graph.path(graph.end(x.number), graph.begin(y.number), ISSUE, self.without)
+        return graph.path(graph.end(x.number), graph.begin(y.number), ISSUE)
 
     def _passes(self, node: int) -> Wait | Notice | None:
         """The wait that is over at a node, or what the thread learned there."""
         kind, what = self.graph.kind(node), self.graph.what(node)
         return what if kind == "over" or (kind == "note" and what.kind != "tell") else None
+
+
+def explain(trace: Trace, a: int | Operation, b: int | Operation) -> Explanation:
+    """See `Trace.explain`."""
+    a, b = sorted(one.number if isinstance(one, Operation) else one for one in (a, b))
+    trace[a], trace[b]  # IndexError for a number that no operation has
+    if a == b:
+        raise ValueError(f"explain: operation {a} and itself; name two operations by their numbers")
+    obstacles = Obstacles(trace)
+    if not obstacles.path(a, b) and obstacles.path(b, a):
+        a, b = b, a  # a rendezvous comes after the operations that join it later
+    first, second = trace[a], trace[b]
+    why = obstacles.between(first, second)
+    return Explanation(first, second, why, _chain(obstacles, why, first, second) if why else [])
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """Why `second`, issued after `first`, must wait for it: in one of the words of
+    `Obstacles.between`, and as a chain of sentences. Both are empty if nothing forbids the overlap.
+    Print it to read it."""
+
+    first: Operation
+    second: Operation
+    why: str
+    chain: list[str]
+
+    def __str__(self) -> str:
+        if not self.chain:
+            return f"{self.second} may run beside {self.first}: nothing forbids it"
+        head = f"{self.second} cannot run beside {self.first}:"
+        return "\n    ".join([head, *self.chain])
+
+    __repr__ = __str__
+
+
+def _chain(obstacles: Obstacles, why: str, x: Operation, y: Operation) -> list[str]:
+    """The links from `x` to `y`, in words."""
+    trace = obstacles.trace
+    if why in ("needs", "room"):
+        path = obstacles.path(x.number, y.number, by_value=why == "needs")
+        return [words for a, b in pairwise(path) for words in _link(trace, a, b)]
+    if why == "waits":
+        passed = obstacles.wait_between(x, y)
+        assert passed is not None
+        return [
+            f"{x} is issued: {x.where}",
+            f"the program waits until it is over ({passed.kind}): {passed.where}",
+            f"{y} is issued only then: {y.where}",
+        ]
+    if why == "child":
+        return [f"{trace[y.by]} comes after {x}, and issues {y} while it runs: {y.where}"]
+    if why == "inline":
+        return [f"{x} is small and runs where it is called, before {y} is issued: {x.where}"]
+    return [f"both run at {y.worker if why == 'stream' else x.place}, one after the other"]
+
+
+def _link(trace: Trace, a: int, b: int) -> list[str]:
+    """Why operation `b` comes directly after `a`."""
+    early, late = trace[a], trace[b]
+    if a in trace.needs(b):
+        return [f"{early} makes a value: {early.where}", f"{late} reads it: {late.where}"]
+    shared = [v for v in (*early.reads, *early.writes) if v in late.writes]
+    makers = [o for o in trace.operations[: early.number] if shared and shared[0] in o.writes]
+    array = f"the array of {makers[0]}" if makers else "an array from before the trace"
+    does = "reads" if shared and shared[0] in early.reads else "writes"
+    return [
+        f"{early} {does} {array}: {early.where}",
+        f"{late} writes it, and makes room by waiting: {late.where}",
+    ]

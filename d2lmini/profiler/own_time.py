@@ -18,11 +18,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import callsite
 from d2lmini.callsite import Site
+from d2lmini.profiler.event_graph import events_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -78,45 +79,36 @@ class Segment(NamedTuple):
     end_ns: int
 
 
-#: What a thread did, in order: begin, end, a number or WAIT, line, when it was ready.
-_Events = dict[str, list[tuple[int, int, int, Site | None, int]]]
-
-
-def _events_of(trace: Trace) -> tuple[_Events, _Events]:
-    """Operations issued or run, and waits: of the program's threads, and of workers."""
-    program: _Events = defaultdict(list)
-    workers: _Events = defaultdict(list)
-    program[trace.thread or "main"] = []
-    for o in trace.operations:
-        if not o.by:
-            end_ns = o.ended_ns if o.inline else o.pushed_ns
-            program[o.thread].append((o.pushed_ns, end_ns, o.number, o.site, o.pushed_ns))
-        if o.ran and not o.inline:
-            workers[o.worker].append((o.began_ns, o.ended_ns, o.number, o.site, o.ready_ns))
-    for w in trace.waits:
-        program[w.thread].append((w.begin_ns, w.end_ns, WAIT, w.site, w.end_ns))
-    for own in (*program.values(), *workers.values()):
-        own.sort(key=itemgetter(0, 1))
-    return program, workers
-
-
 def steps_of(trace: Trace) -> dict[str, list[Step]]:
     """The steps of each thread, one after the other from the begin of the trace to its end."""
+    done: dict[str, list[Step]] = defaultdict(list)  # without the time between
+    done[trace.thread or "main"] = []
+    for thread, events in events_of(trace).items():
+        for e in events:
+            ready_ns = e.begin_ns if e.operation else e.end_ns
+            done[thread].append(
+                Step(e.begin_ns, e.end_ns, e.pushed if e.operation else WAIT, ready_ns)
+            )
+    for o in trace.operations:
+        if o.ran and not o.inline:
+            done[o.worker].append(Step(o.began_ns, o.ended_ns, o.number, o.ready_ns))
     found: dict[str, list[Step]] = {}
-    for events in _events_of(trace):
-        for thread, own in events.items():
-            steps = found[thread] = []
-            now = trace.begin_ns
-            last = trace.end_ns
-            if thread == trace.thread:  # it waits for the end of everything
-                last = trace.left_ns or last
-            for begin, end, what, _, ready in [*own, (last, trace.end_ns, WAIT, None, last)]:
-                begin, end = max(begin, now), max(end, now)
-                if begin > now:
-                    steps.append(Step(now, begin, OWN, min(max(now, ready), begin)))
-                if end > begin:
-                    steps.append(Step(begin, end, what, end))
-                now = end
+    for thread, own in done.items():
+        steps = found[thread] = []
+        now = trace.begin_ns
+        last = trace.end_ns
+        if thread == trace.thread:  # it waits for the end of everything
+            last = trace.left_ns or last
+        for begin, end, what, ready in [
+            *sorted(own, key=_begin_ns),
+            Step(last, trace.end_ns, WAIT, last),
+        ]:
+            begin, end = max(begin, now), max(end, now)
+            if begin > now:
+                steps.append(Step(now, begin, OWN, min(max(now, ready), begin)))
+            if end > begin:
+                steps.append(Step(begin, end, what, end))
+            now = end
     return found
 
 
@@ -125,19 +117,20 @@ def own_times(trace: Trace) -> dict[str, list[Segment]]:
     trace to its end."""
     lost = lost_times(trace)
     found: dict[str, list[Segment]] = {}
-    for thread, events in _events_of(trace)[0].items():
+    for thread, events in {trace.thread or "main": [], **events_of(trace)}.items():
         mine = lost.get(thread, lost[""])
         late = [segment for segment in mine if segment.cause == "preempted"]
         segments = found[thread] = []
         now, last = trace.begin_ns, None
-        for begin, end, what, site, _ in events:
-            segments += _gap(mine, Between(last, site), now, begin)
-            begin, end = max(now, begin), max(now, begin, end)
-            if what == WAIT:
-                segments += cut(late, Segment("waits", site, begin, end))
+        for event in events:
+            begin = max(now, event.begin_ns)
+            end = max(begin, event.end_ns)
+            segments += _gap(mine, Between(last, event.site), now, begin)
+            if event.wait is not None:
+                segments += cut(late, Segment("waits", event.site, begin, end))
             else:  # it ran the operation itself
-                segments += cut(mine, Segment("issuing", site, begin, end))
-            now, last = end, site
+                segments += cut(mine, Segment("issuing", event.site, begin, end))
+            now, last = end, event.site
         # The trace waits for the end of everything when the program has left.
         left_ns = max(now, trace.left_ns or trace.end_ns)
         cause, place = "issuing" if events else "program", Between(last, None)

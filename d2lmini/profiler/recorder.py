@@ -13,20 +13,54 @@ and returns. A record is complete when its operation has ended; `_open` has the 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import MutableSequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from d2lmini import instrument
+from d2lmini import forks, instrument
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.profiler.records import Operation
-from d2lmini.profiler.threads import this_thread
+from d2lmini.weak import living
 
 if TYPE_CHECKING:
     from d2lmini.callsite import Site
     from d2lmini.context import Context
+
+_names: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
+_door = forks.guard(threading.RLock())  # reentrant: a finalizer may run while the lock is held
+
+
+class _ThreadName(threading.local):
+    """Per thread: its name, after the first request."""
+
+    name = ""
+
+
+_thread_name = _ThreadName()
+
+
+def this_thread() -> str:
+    """The name of the calling thread, unique among the live threads: a second one that the program
+    names "loader" becomes "loader (2)"."""
+    return _thread_name.name or _name()
+
+
+def _name() -> str:
+    thread = threading.current_thread()
+    with _door:
+        others = [other for other in living(_names) if other is not thread]
+        taken = {_names[other] for other in others if other.is_alive()}
+        name = thread.name
+        numbers = count(2)
+        while name in taken:
+            name = f"{thread.name} ({next(numbers)})"
+        _names[thread] = _thread_name.name = name
+    return name
+
 
 _new = object.__new__
 _serials = count(1)

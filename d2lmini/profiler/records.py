@@ -1,4 +1,5 @@
-"""Records of waits, memory changes and split operations: numbers and names, no arrays.
+"""Records of waits, memory changes and split operations, and of what a program does outside the
+engine: numbers and names, no arrays.
 
 Times are nanoseconds of the engine's clock. `Operation` is `engine.operation`'s.
 """
@@ -11,25 +12,6 @@ from d2lmini import callsite
 from d2lmini.callsite import Site
 from d2lmini.context import Context
 from d2lmini.engine.operation import Operation as Operation
-
-
-class PlacedOperation(Operation):
-    """An operation whose place has a name of its own: "rank 1 cpu", "GPU stream 7".
-
-    rank      in a merged trace: the rank that ran it; else -1
-    came_ns   of a collective in a merged trace: when its rank began it; else 0
-    """
-
-    __slots__ = ("_place", "came_ns", "rank")
-
-    def __init__(self, place: str, rank: int = -1):
-        self._place = place
-        self.rank = rank
-        self.came_ns = 0
-
-    @property
-    def place(self) -> str:
-        return self._place
 
 
 class Wait(NamedTuple):
@@ -99,3 +81,36 @@ class Change(NamedTuple):
     site: Site | None = None
     live: int = 0
     cached: int = 0
+
+
+class Notice(NamedTuple):
+    """A thread passes on what it knows, or learns what another passed on.
+
+    token      the same number for both
+    kind       "tell", or how the thread learned: start, join, result, wait
+    thread     the thread
+    operation  number of the operation within which the thread told it; 0: none
+    pushed, waits    number of operations pushed, and of waits ended, before it
+    site       the line
+    """
+
+    token: int
+    kind: str
+    thread: str
+    operation: int
+    pushed: int
+    waits: int
+    site: Site | None
+
+    @property
+    def where(self) -> str:
+        """The line: "train.py:12: thread.join()"."""
+        return callsite.describe(self.site)
+
+
+class Copy(NamedTuple):
+    """A NumPy copy of an array appeared (nbytes > 0) or was given back (< 0)."""
+
+    when_ns: int
+    nbytes: int
+    site: Site | None

@@ -10,9 +10,8 @@ Operations have their recorded durations and hand-overs and run by the engine's 
 (`engine.simulation`), after their dependencies. Conditions:
 
     workers, devices   the lanes; copies between contexts mapped to one device take no time
-    link_gb_s          the part of a copy's time that is proportional to its bytes (`rates`)
-    priorities         the order in which workers take ready operations
-    large operations   idle workers take pieces of operations that were split in the trace (`rates`)
+    link_gb_s          the part of a copy's time that is proportional to its bytes
+    large operations   idle workers take pieces of operations that were split in the trace
     inline operations  stay on the calling thread unless their inputs are pending; then a worker's
     back-pressure      if a push had to pause: the bound is the largest pending sum at a resumption
 
@@ -33,7 +32,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,16 +43,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
-from d2lmini.engine.simulation import ProgramStep, SimulatedTask, Simulation
-from d2lmini.profiler import rates
+from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
 from d2lmini.profiler.cpu_time import Intervals, Pause, Span
-from d2lmini.profiler.program import PAUSE
+from d2lmini.profiler.event_graph import PAUSE
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.contention import Bands
-    from d2lmini.profiler.program import ThreadEvent
+    from d2lmini.profiler.event_graph import ThreadEvent
     from d2lmini.profiler.tracing import Trace
+
+
+#: Number of small copies that are compared with as many large copies.
+_SAMPLES = 60
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,13 @@ class Recording:
             [operation.run_ns for operation in operations],
             [operation.priority for operation in operations],
         )
-        taken = rates.hand_overs(operations)
+        taken = _hand_overs(operations)
         self._usual_ns = round(median(taken.values())) if taken else 0
         self._hand_over_ns = [
             max(0, o.began_ns - o.pushed_ns) if o.inline else taken.get(o.number, self._usual_ns)
             for o in operations
         ]
-        self._shares = rates.shares(trace)
+        self._shares = _shares_of(trace)
         self._weights, self._bound = _bound_of(trace)
         self._names: dict[str, dict[str, None]] = defaultdict(dict)
         for operation, place in zip(operations, self.recorded.places):
@@ -208,7 +210,6 @@ def replay(
     devices: int | None = None,
     link_gb_s: float | None = None,
     without_wait_at: Any = None,
-    priorities: Callable[[Operation], int] | None = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
     threads = _threads(trace, workers)
@@ -217,8 +218,6 @@ def replay(
     new = [copy(operation) for operation in trace.operations]
     for operation in new:
         operation.ctx = place_of.get(operation.ctx, operation.ctx)
-        if priorities is not None:
-            operation.priority = priorities(operation)
     lanes = dict(threads)
     for old, operation in zip(trace.operations, new, strict=True):
         lanes.setdefault(operation.place, threads[old.place])
@@ -228,7 +227,6 @@ def replay(
         workers=lanes,
         places=[operation.place for operation in new],
         run_ns=_durations(trace, new, link_gb_s),
-        priorities=[operation.priority for operation in new],
         dropped=frozenset(dropped),
     )
     run, prediction = recording.foresee(conditions)
@@ -433,7 +431,7 @@ def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> l
             f"replay: link_gb_s={link_gb_s}, but nothing was copied over a link; record a program "
             "that copies between devices"
         )
-    links = {place: rates.fit(copies) for place, copies in on_link.items()} if link_gb_s else {}
+    links = {place: fit_link(copies) for place, copies in on_link.items()} if link_gb_s else {}
     found = []
     for old in trace.operations:
         ns = old.run_ns
@@ -445,12 +443,63 @@ def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> l
     return found
 
 
+class LinkRate(NamedTuple):
+    """A copy of n bytes takes overhead_ns + n * ns_per_byte."""
+
+    overhead_ns: float
+    ns_per_byte: float
+
+    def at(self, run_ns: int, nbytes: float, gb_s: float) -> int:
+        """The duration, on a link of `gb_s`, of a copy that took `run_ns` here."""
+        overhead = max(run_ns - nbytes * self.ns_per_byte, 0.0)
+        return round(overhead + nbytes / gb_s)
+
+
+def fit_link(copies: Sequence[Operation]) -> LinkRate:
+    """Fit the link of these copies: the median slope between smaller and larger copies, which is
+    robust against delayed ones (Theil-Sen), and the median remainder as overhead. Copies of nearly
+    one size determine no overhead."""
+    ran = sorted((copy.nbytes, copy.run_ns) for copy in copies if copy.run_ns and copy.nbytes)
+    if not ran:
+        return LinkRate(0.0, 0.0)
+    third = -(-len(ran) // 3)
+    step = -(-third // _SAMPLES)
+    small, large = ran[:third:step], ran[-third::step]
+    if large[0][0] > 1.2 * small[-1][0]:
+        slope = median((high - low) / (more - less) for less, low in small for more, high in large)
+        overhead = median(run - slope * nbytes for nbytes, run in ran)
+        if slope > 0 and overhead >= 0:
+            return LinkRate(overhead, slope)
+    return LinkRate(0.0, median(run / nbytes for nbytes, run in ran))
+
+
 def _stays(trace: Trace, new: list[Operation], number: int) -> bool:
     """True if the two devices of a copy are mapped to the same device."""
     here = new[number - 1].ctx
     return here != trace.operations[number - 1].ctx and any(
         new[before - 1].ctx == here for before in trace.needs(number)
     )
+
+
+def _hand_overs(operations: Iterable[Operation]) -> dict[int, int]:
+    """For every operation that a worker ran: the nanoseconds of its hand-over."""
+    free: dict[str, int] = {}  # the time since which each worker is free
+    taken: dict[int, int] = {}
+    ran = (operation for operation in operations if operation.began_ns and not operation.inline)
+    for operation in sorted(ran, key=lambda operation: operation.began_ns):
+        could = max(operation.ready_ns, free.get(operation.worker, 0))
+        taken[operation.number] = max(0, operation.began_ns - could)
+        free[operation.worker] = operation.ended_ns
+    return taken
+
+
+def _shares_of(trace: Trace) -> dict[int, SharedWork]:
+    """The operations that were split, by number."""
+    found: dict[int, SharedWork] = {}
+    for number, (pieces, ns, work_ns, late) in trace.shared.items():
+        alone_ns = max(0, trace[number].run_ns - ns)
+        found[number] = SharedWork(alone_ns, work_ns / pieces, pieces, late)
+    return found
 
 
 def _bound_of(trace: Trace) -> tuple[list[float] | None, float | None]:

@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from d2lmini.callsite import Site
     from d2lmini.profiler.tracing import Trace
 
-#: Values of `sort_by`, and their sort keys.
-SORTS = {
-    "total": lambda row: -row.total_s,
-    "mean": lambda row: -row.mean_s,
-    "count": lambda row: -row.count,
-    "name": lambda row: (row.name, row.place),
-}
-
 #: Values of `by`: what the rows are.
 KEYS = ("operation", "line")
 
@@ -144,11 +136,10 @@ def in_rate(per_s: float, unit: str) -> str:
     return f"{per_s / 1e9:.2f} G{unit}" if per_s >= 1e9 else f"{per_s / 1e6:.1f} M{unit}"
 
 
-def summary_of(trace: Trace, sort_by: str = "total", by: str = "operation") -> Summary:
-    """See `Trace.summary`. ValueError for an unknown `sort_by` or `by`."""
-    for name, value, known in (("sort_by", sort_by, SORTS), ("by", by, KEYS)):
-        if value not in known:
-            raise ValueError(f"summary: {name}={value!r}; it can be one of {', '.join(known)}")
+def summary_of(trace: Trace, by: str = "operation") -> Summary:
+    """See `Trace.summary`. ValueError for an unknown `by`."""
+    if by not in KEYS:
+        raise ValueError(f"summary: by={by!r}; it can be one of {', '.join(KEYS)}")
     calls: Counter[tuple[str, str, Any]] = Counter()
     run_ns: Counter[tuple[str, str]] = Counter()
     lines: dict[Site | None, str] = {}
@@ -177,7 +168,7 @@ def summary_of(trace: Trace, sort_by: str = "total", by: str = "operation") -> S
     rows = [
         SummaryRow(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count
     ]
-    return Summary(sorted(rows, key=SORTS[sort_by]), missed, by)
+    return Summary(sorted(rows, key=lambda row: -row.total_s), missed, by)
 
 
 def timetable(trace: Trace) -> str:

@@ -27,6 +27,7 @@ The third operation needs the result of the first, and must wait until the secon
 from __future__ import annotations
 
 import time
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -47,10 +48,8 @@ from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.evidence import judge
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
-from d2lmini.profiler.outside import OutsideRecorder
-from d2lmini.profiler.recorder import serial_of
-from d2lmini.profiler.records import Operation, SplitRecord
-from d2lmini.profiler.threads import this_thread
+from d2lmini.profiler.recorder import Recorder, serial_of, this_thread
+from d2lmini.profiler.records import Copy, Notice, Operation, SplitRecord
 from d2lmini.profiler.waits import WaitList
 from d2lmini.scopes import Scope, Undo
 
@@ -62,9 +61,8 @@ if TYPE_CHECKING:
     from d2lmini.profiler.critical_path import CriticalPath
     from d2lmini.profiler.diff import Diff
     from d2lmini.profiler.event_graph import EventGraph
-    from d2lmini.profiler.overlap import Explanation
+    from d2lmini.profiler.obstacles import Explanation
     from d2lmini.profiler.replay import Prediction
-    from d2lmini.profiler.roofline import Roofline
     from d2lmini.profiler.schedule_bounds import ScheduleBounds
     from d2lmini.profiler.summary import Summary
 
@@ -72,12 +70,15 @@ if TYPE_CHECKING:
 CLOSING = "end of profile"
 
 
-class Trace(OutsideRecorder):
+class Trace(Recorder):
     """The events within the scope of a `profile()`.
 
     operations  in push order; the first has number 1
     waits       of the program's threads, in the order of their ends; waits() is a table by line
     memory      changes, in order; memory() is a report of owners and sizes
+    notices     what the program's threads tell each other: one that joins another knows that the
+                waits of the other are over, as if it had waited itself
+    copies      the NumPy arrays that the program got
     begin_ns, end_ns    of the scope, including the final wait for everything
     thread      the thread that profiles
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
@@ -105,6 +106,8 @@ class Trace(OutsideRecorder):
         self.operations = self._pushed = []
         self._waits = WaitList(self)
         self.memory = ChangeList(self)
+        self.notices: list[Notice] = []
+        self.copies: list[Copy] = []
         self.begin_ns = self.end_ns = 0
         self.thread = ""
         self.workers: dict[str, int] = {}
@@ -248,8 +251,26 @@ class Trace(OutsideRecorder):
                 len(self.operations),
             ))  # fmt: skip
 
-    def _count_waits(self) -> int:
-        return len(self._waits) + len(self._waits.pending)
+    def tell(self, token: int) -> None:
+        self._note(token, "tell")
+
+    def told(self, token: int, kind: str) -> None:
+        self._note(token, kind)
+
+    def _note(self, token: int, kind: str) -> None:
+        operation = self._open.get(thread_state.task)
+        number = 0 if operation is None else operation.number
+        waits = len(self._waits) + len(self._waits.pending)
+        made = number, self.count, waits, callsite.find()
+        self.notices.append(Notice(token, kind, this_thread(), *made))
+
+    def copied(self, array: Any) -> None:
+        site, nbytes = callsite.find(), array.nbytes
+        self.copies.append(Copy(self._clock(), nbytes, site))
+        weakref.finalize(array, self._given_back, nbytes, site).atexit = False
+
+    def _given_back(self, nbytes: int, site: Site | None) -> None:
+        self.copies.append(Copy(self._clock(), -nbytes, site))
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
         operation = self._open.get(thread_state.task)
@@ -346,12 +367,12 @@ class Trace(OutsideRecorder):
 
         return graph_of(self, first, last, lines)
 
-    def summary(self, sort_by: str = "total", by: str = "operation") -> Summary:
+    def summary(self, by: str = "operation") -> Summary:
         """Count, duration and rates of each operation, or of each line that issued operations
-        (by="line"), at each place; `sort_by` total, mean, count or name."""
+        (by="line"), at each place; the longest total first."""
         from d2lmini.profiler.summary import summary_of
 
-        return summary_of(self, sort_by, by)
+        return summary_of(self, by)
 
     def account(self, cores: int | None = None) -> Account:
         """The wall time as a sum of parts by cause; see `profiler.account`. `cores` of the machine,
@@ -378,13 +399,6 @@ class Trace(OutsideRecorder):
 
         return CriticalPath(self)
 
-    def roofline(self) -> Roofline:
-        """Achieved rates of each kind of operation and the machine's peaks; prints as a table."""
-        from d2lmini.profiler.roofline import roofline_of
-
-        self.refuse("roofline")
-        return roofline_of(self)
-
     def save(self, path: str | PathLike[str]) -> None:
         """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
         ends in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace
@@ -399,7 +413,6 @@ class Trace(OutsideRecorder):
         devices: int | None = None,
         link_gb_s: float | None = None,
         without_wait_at: Any = None,
-        priorities: Callable[[Operation], int] | None = None,
     ) -> Trace:
         """What if? Predict the trace of the program under changed conditions; its `recorded` is
         this trace, its `prediction` the duration: for other workers or devices a band, of which the
@@ -411,7 +424,6 @@ class Trace(OutsideRecorder):
         link_gb_s        GB/s of each link in each direction
         without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the
                          ledger, or the operation that a wait is for; or several of these
-        priorities       operation -> its priority; higher priorities run first
 
         MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
         describes the method and its limits."""
@@ -421,27 +433,25 @@ class Trace(OutsideRecorder):
             ("workers", workers),
             ("devices", devices),
             ("link_gb_s", link_gb_s),
-            ("priorities", priorities),
         ):
             if value is not None:
                 self.refuse(f"replay({name}=)")
-        return replay(self, workers, devices, link_gb_s, without_wait_at, priorities)
+        return replay(self, workers, devices, link_gb_s, without_wait_at)
 
     def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
         """Why two operations, or those of these numbers, can never overlap: the chain of reads,
-        writes and lines that forbids it in every legal schedule, and the edits that would allow it,
-        each with the time that `replay` predicts it saves; prints as text. IndexError for an
+        writes and lines that forbids it in every legal schedule; prints as text. IndexError for an
         unknown number, ValueError if `a` is `b`."""
-        from d2lmini.profiler.overlap import explain
+        from d2lmini.profiler.obstacles import explain
 
         return explain(self, a, b)
 
     def diff(self, other: Trace) -> Diff:
-        """Differences in `other`, a run of the same program after a change: operations added,
-        removed or moved to another device, waits, overlaps, times; prints as a table."""
-        from d2lmini.profiler.diff import diff
+        """Differences in `other`, a run of the same program after a change: operations added or
+        removed, waits, times; prints as a table."""
+        from d2lmini.profiler.diff import Diff
 
-        return diff(self, other)
+        return Diff(self, other)
 
     def refuse(self, question: str) -> None:
         """MXNetError with the reason if the trace lacks what the question needs."""

@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 from d2lmini import callsite, forks
 from d2lmini.callsite import Site
+from d2lmini.profiler.event_graph import Completions
 from d2lmini.profiler.lint import why_hidden
-from d2lmini.profiler.program import Completions
 from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.summary import align, shorten
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -119,11 +120,6 @@ class Row:
         return sum(wait.seconds for wait in self.waits)
 
     @property
-    def longest_s(self) -> float:
-        """The duration of the longest."""
-        return max(wait.seconds for wait in self.waits)
-
-    @property
     def hidden(self) -> bool:
         """True if the line does not say that it waits."""
         return self.instead is not None
@@ -169,14 +165,13 @@ class Ledger:
         if not self.rows:
             return "no wait"
         head = ("seconds", "times", "wait", "line", "waited for", "held meanwhile")
-        table = [head, *map(_cells, self.rows)]
-        widths = [max(len(cells[i]) for cells in table) for i in range(len(head))]
-        lines = ["  ".join(_set(i, cell, widths[i]) for i, cell in enumerate(cs)) for cs in table]
+        lines = align([head, *map(_cells, self.rows)], ">><<<<")
         share = f", {self.seconds / self.elapsed_s:.0%} of the time" if self.elapsed_s else ""
-        lines.append(f"{1e3 * self.seconds:.3f} ms in {_count(self.times, 'wait')}{share}")
+        waits = "1 wait" if self.times == 1 else f"{self.times} waits"
+        lines.append(f"{1e3 * self.seconds:.3f} ms in {waits}{share}")
         if self.hidden:
             lines.append("* hidden: the line does not say that it waits; see lint_waits")
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -248,17 +243,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         first = f"{row.held_first.name} ({_place(row.held_first.site)})"
         held = f"{row.held}: {first}{' ...' if row.held > 1 else ''}, {row.idle} idle"
     kind = f"{row.kind} *" if row.hidden else row.kind
-    line = row.where if len(row.where) <= 60 else row.where[:59] + "…"
+    line = shorten(row.where, 60)
     return f"{1e3 * row.seconds:.3f} ms", str(row.times), kind, line, awaited, held
 
 
 def _place(site: Site | None) -> str:
     return callsite.describe(site).partition(": ")[0]
-
-
-def _set(column: int, cell: str, width: int) -> str:
-    return cell.rjust(width) if column < 2 else cell.ljust(width)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" + ("" if n == 1 else "s")

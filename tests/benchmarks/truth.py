@@ -36,7 +36,6 @@ from virtual_programs import (
     changed,
     draw,
     length,
-    rank,
     spans,
     trace_of,
     where,
@@ -151,10 +150,6 @@ def replay() -> Iterator[Row]:
         trace = trace_of(program)
         answers = {
             "as it was": (trace.replay(), trace),
-            "other priorities": (
-                trace.replay(priorities=lambda x: rank(x.name)),
-                trace_of(program, priorities=rank),
-            ),
             "1 worker": (trace.replay(workers=1), trace_of(program, workers=1)),
             "3 workers": (trace.replay(workers=3), trace_of(program, workers=3)),
         }

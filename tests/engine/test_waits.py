@@ -119,24 +119,9 @@ def test_scopes_nest_and_off_is_off():
     assert instrument.listeners == () and instrument.before_wait is None
 
 
-def test_also():
-    x = nd.ones((2,))
-    with d2lmini.lint_waits("raise", also="asnumpy"):
-        with pytest.raises(HiddenWait, match="asnumpy"):
-            x.asnumpy()
-        nd.waitall()
-    with d2lmini.lint_waits("raise", also=["waitall", "wait_to_read"]):
-        for wait in (nd.waitall, x.wait_to_read):
-            with pytest.raises(HiddenWait):
-                wait()
-        x.asnumpy()
-
-
 def test_bad_arguments():
     with pytest.raises(ValueError, match="mode is 'shout', need one of warn, raise, off"):
         d2lmini.lint_waits("shout")
-    with pytest.raises(ValueError, match=r"also names \['dot'\], need some of"):
-        d2lmini.lint_waits("warn", also="dot")
 
 
 def test_a_warning_made_an_error_is_raised_at_the_line():
@@ -297,7 +282,7 @@ def test_what_was_held_and_what_could_have_run_meanwhile():
         engine.wait_for_var(b)
         engine.push(int, name="later")
     row = next(row for row in trace.waits() if row.awaited and row.awaited.name == "slow")
-    assert row.seconds > 0.02 and row.longest_s == row.seconds
+    assert row.seconds > 0.02 and len(row.waits) == 1
     assert row.held == 3 and row.held_first.name == "needs it"
     assert row.idle == 1, "'needs it' could not have run meanwhile: it needs what the wait was for"
 

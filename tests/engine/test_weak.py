@@ -5,7 +5,7 @@ import time
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from d2lmini import profile
-from d2lmini.profiler.threads import this_thread
+from d2lmini.profiler.recorder import this_thread
 from d2lmini.weak import living
 
 

@@ -7,7 +7,6 @@ real clock knows are planted by `tests/benchmarks/planted_truths.py`.
 
 import gc
 import random
-import sys
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -171,38 +170,6 @@ def test_ready_operations_queue_for_the_only_worker_while_there_are_cores():
     assert parts(trace, cores=1) == {"work": 40}
 
 
-def five(predicted_us):
-    """Three equal operations after each other, then two at once that take twice as long."""
-    equal = dict(predicted_us=predicted_us, reads=(1,))
-    return made(
-        [
-            dict(ran=(0, 10), writes=(1,), predicted_us=predicted_us),
-            dict(ran=(10, 20), writes=(1,), **equal),
-            dict(ran=(20, 30), writes=(1,), **equal),
-            dict(ran=(30, 50), writes=(2,), **equal),
-            dict(ran=(30, 50), writes=(3,), worker="w2", **equal),
-        ],
-    )
-
-
-def test_what_takes_longer_beside_others_than_alone_is_contention():
-    trace = five(predicted_us=100.0)
-    assert parts(trace) == pytest.approx({"work": 25, "dependency": 15, "contention": 10})
-    account = trace.account(2)
-    assert account["contention"].saves_ns == ms(10)
-    assert "5 of 5 operations have equals that ran alone" in account["contention"].sentence
-
-
-def test_large_operations_are_shared_by_workers_that_are_idle():
-    """Alone, both workers compute their pieces; at once, each its own: nothing is lost."""
-    assert parts(five(predicted_us=9000.0)) == {"work": 50}
-
-
-def test_operations_of_unknown_cost_are_not_said_to_contend():
-    trace = made([dict(ran=(0, 10)), dict(ran=(10, 30)), dict(ran=(10, 30), worker="w2")])
-    assert "contention" not in parts(trace)
-
-
 def test_what_runs_inline_is_work_and_what_comes_between_is_the_programs():
     inline = dict(worker="caller", predicted_us=1.0)
     trace = made([dict(ran=(4 * k, 4 * k + 1), pushed=4 * k, **inline) for k in range(5)], end=20)
@@ -281,7 +248,7 @@ def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(turn):
         trace = random_trace(rng)
         parts(trace, cores=rng.randint(1, 4))
         assert all(part.ns >= -1 for part in trace.account(2).parts.values()), f"seed {seed}"
-        str(trace.account()), str(trace.critical_path()), str(trace.roofline())
+        str(trace.account()), str(trace.critical_path())
 
 
 # -- programs with planted causes ------------------------------------------------------------------
@@ -354,42 +321,6 @@ def push(name, ctx, results, reads=()):
     engine.push(lambda: None, reads=reads, writes=results[-1:], ctx=ctx, name=name)
 
 
-def draw(rng):
-    """A program with one cause of weight, and perhaps one that weighs little."""
-    program = Planted(
-        steps=rng.randint(4, 7), prepared=rng.randint(2, 4), prepare_us=rng.uniform(2000, 3000),
-        compute_us=rng.uniform(8000, 12000),
-    )  # fmt: skip
-    strong = {"slow": rng.uniform(2, 4), "thin": program.compute_us * rng.uniform(2, 4)}
-    weak = {"slow": rng.uniform(1.1, 1.3), "thin": program.compute_us * rng.uniform(0.1, 0.3)}
-    first, second = rng.sample(list(Planted.NAMES), 2)
-    if first == "one":
-        program = replace(program, one=True, prepare_us=program.compute_us * rng.uniform(1, 2))
-    elif first == "waits":
-        program = replace(program, waits=True)
-    else:
-        program = replace(program, **{first: strong[first]})
-    if second in weak and rng.random() < 0.7:
-        program = replace(program, **{second: weak[second]})
-    return program
-
-
-def wall_ms(trace):
-    return (trace.end_ns - trace.begin_ns) / 1e6
-
-
-@pytest.mark.parametrize("seed", range(2000, 2010))
-def test_the_cause_named_first_is_the_one_whose_removal_saves_most(seed):
-    program = draw(random.Random(seed))
-    trace = program.run()
-    account = trace.account(cores=4)
-    assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
-    saved = {f: wall_ms(trace) - wall_ms(program.without(f).run()) for f in program.planted()}
-    most = Planted.NAMES[max(saved, key=saved.get)][0]
-    assert account.causes[0] == most, f"{program}\nsaved in ms: {saved}\n{account}"
-    assert account["unexplained"].ns == 0
-
-
 def test_every_kind_of_cause_is_named():
     """Not left to the draw: each alone, in one program."""
     program = Planted(5, 3, 2000, 10_000)
@@ -432,74 +363,6 @@ def test_a_saving_counts_if_it_is_beyond_the_error_of_the_replay_and_is_possible
     unsure = replace(account["waits"], saves=Prediction(ms(3), ms(9)), error_ns=ms(4))
     assert unsure.gain_ns == 0 and str(unsure) == "at most 9.00 ms"
     assert replace(unsure, error_ns=ms(2)).gain_ns == ms(3)
-
-
-def test_the_work_of_an_account_grows_with_the_trace_alone():
-    """Counted in calls: four times the operations are no more than about four times the work."""
-
-    def calls(n: int) -> int:
-        operations = []
-        for k in range(n):
-            began = k * 0.01
-            operations.append(
-                dict(
-                    ran=(began, began + 0.015), pushed=began - 0.005, ready=began,
-                    worker=f"w{k % 2}", reads=(k % 8, (k + 1) % 8), writes=(k % 8,),
-                    predicted_us=10.0,
-                )
-            )  # fmt: skip
-        trace = made(operations, [(k, k + 0.5, 0) for k in range(0, n // 112, 9)])
-        count = 0
-
-        def note(_frame: object, event: str, _what: object) -> None:
-            nonlocal count
-            count += event in ("call", "c_call")
-
-        sys.setprofile(note)
-        try:
-            account, path = trace.account(2), trace.critical_path()
-            str(account), str(path)
-        finally:
-            sys.setprofile(None)
-        assert sum(part.ns for part in account.parts.values()) == pytest.approx(account.wall_ns)
-        return count
-
-    assert calls(8_000) < 5 * calls(2_000)
-
-
-# -- the roofline ----------------------------------------------------------------------------------
-
-
-def test_the_roofline_divides_what_was_predicted_by_what_was_measured():
-    a, b = nd.ones((256, 256)), nd.ones((1 << 20,))
-    nd.waitall()
-    with profile() as trace:
-        nd.dot(a, a)
-        for _ in range(3):
-            b + b
-        engine.push(lambda: time.sleep(0.001), name="sleep")
-    roofline = trace.roofline()
-    rows = {row.name: row for row in roofline.rows}
-    dot, add, other = rows["dot"], rows["broadcast_add"], rows["sleep"]
-    assert (dot.flops, dot.times, dot.place) == (2 * 256**3, 1, "cpu")
-    assert dot.roof == "arithmetic"
-    assert (add.nbytes, add.times, add.roof) == (3 * 3 * 4 * (1 << 20), 3, "memory")
-    assert add.gb_per_s == pytest.approx(add.nbytes / add.seconds / 1e9)
-    assert add.share == pytest.approx(add.gb_per_s / roofline.peaks["cpu"].gb_per_s)
-    assert other.share is None and other.flops == 0
-    text = str(roofline)
-    assert "GFLOP/s" in text and "GB/s" in text and "% (memory)" in text
-
-
-def test_a_copy_is_measured_by_its_link():
-    with virtual_gpus(1, link_gb_s=0.1):
-        x = nd.ones((100_000,))
-        nd.waitall()
-        with profile() as trace:
-            x.copyto(gpu(0))
-        (row,) = [row for row in trace.roofline().rows if row.place == "gpu(0) in"]
-    assert row.roof == "link" and row.nbytes == 400_000
-    assert 0.1 < row.share <= 1.01
 
 
 # -- off the CPU -----------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 from test_replay import Made, nd_cost, on_two_devices
-from virtual_programs import draw, length, trace_of
+from virtual_programs import length
 
-from d2lmini import MXNetError, engine, nd, profile, profiler
+from d2lmini import MXNetError, engine, nd, profile
 from d2lmini.profiler import Trace, Wait, contention
 from d2lmini.profiler.cpu_time import CpuTime
 from d2lmini.profiler.replay import Prediction, Recording
@@ -114,16 +114,6 @@ def test_without_a_wait_and_over_other_links_a_prediction_has_at_least_the_error
         )  # fmt: skip
 
 
-def test_a_trace_that_was_saved_gives_the_same_band(tmp_path):
-    """Its pushed functions are known by their CPU times, not by what the file does not keep."""
-    with engine.use("threaded", workers=2), profile() as trace:
-        for _ in range(3):
-            engine.push(lambda: sum(range(30_000)))
-            nd.exp(nd.ones((300, 300)))
-    trace.save(tmp_path / "trace.json")
-    assert band(profiler.load(tmp_path / "trace.json"), workers=1) == band(trace, workers=1)
-
-
 def test_more_workers_than_cores_share_the_cores():
     trace = two_chains()
     recording = Recording(trace)
@@ -140,20 +130,6 @@ def test_devices_that_become_one_are_a_band():
     trace.engine_kind = "threaded"
     wide = band(trace, devices=1)
     assert wide.low_ns < 3000 < wide.high_ns
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_virtual_clock_knows_no_contention(seed: int):
-    trace = trace_of(draw(seed, inner=0))
-    three = trace_of(draw(seed, inner=0), workers=3)
-    assert band(trace, workers=3) == Prediction(length(three), length(three))
-
-
-def test_the_account_prints_what_more_workers_save_as_a_band():
-    account = two_chains().account(cores=2)
-    saves = account["workers"].saves
-    assert saves.low_ns < saves.high_ns
-    assert f"at most {saves.high_ns / 1e6:.2f} ms" in str(account)
 
 
 def test_a_trace_of_the_naive_engine_says_nothing_of_workers():

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from d2lmini import engine, gpu, nd, profile, virtual_gpus
+from d2lmini import engine, nd, profile
 from d2lmini.profiler import Trace
-from d2lmini.profiler.diff import KINDS, MANY, Diff, _pair
+from d2lmini.profiler.diff import KINDS, Diff
 
 #: Kinds of finding that say what a program does; the others say how long it takes.
-CERTAIN = ("added", "removed", "moved")
+CERTAIN = ("added", "removed")
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +48,6 @@ def plain() -> None:
 def test_two_runs_of_one_program_do_not_differ_in_what_they_do():
     diff = traced(plain).diff(traced(plain))
     assert certain(diff) == [] and not diff.of("added")
-    assert diff.pairs == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
 def without_a_line() -> None:
@@ -64,32 +62,8 @@ def test_a_line_that_is_gone():
     # What took the place of `d = b - c` is compared with it; the lines below are not shifted.
     assert certain(diff) == [("removed", "_mul_scalar", 1)]
     assert "c = a * 2" in diff.findings[0].where
-    assert diff.pairs == [(1, 1), (2, 2), (3, 0), (4, 3)]
     back = traced(without_a_line).diff(traced(plain))
     assert certain(back) == [("added", "_mul_scalar", 1)]
-
-
-def on_devices() -> None:
-    a = nd.ones((2, 2), ctx=gpu(0))
-    b = nd.ones((2, 2), ctx=gpu(0))
-    c = a + b
-    c.wait_to_read()
-
-
-def on_other_devices() -> None:
-    a = nd.ones((2, 2), ctx=gpu(1))
-    b = nd.ones((2, 2), ctx=gpu(1))
-    c = a + b
-    c.wait_to_read()
-
-
-def test_what_was_moved_to_another_device():
-    with virtual_gpus(2):
-        diff = traced(on_devices).diff(traced(on_other_devices))
-    assert certain(diff) == [("moved", "_ones", 1), ("moved", "_ones", 1),
-                             ("moved", "broadcast_add", 1)]  # fmt: skip
-    assert {(each.before, each.after) for each in diff.of("moved")} == {("gpu(0)", "gpu(1)")}
-    assert "gpu(0) -> gpu(1)" in str(diff)
 
 
 def nap() -> None:
@@ -107,7 +81,7 @@ def naps(waits: bool) -> None:
             engine.wait_for_var(b)
 
 
-def test_a_wait_that_was_added_and_what_it_keeps_apart():
+def test_a_wait_that_was_added():
     free, waiting = traced(naps, False), traced(naps, True)
     diff = free.diff(waiting)
     assert certain(diff) == []
@@ -115,12 +89,8 @@ def test_a_wait_that_was_added_and_what_it_keeps_apart():
     assert [(wait.name, wait.n) for wait in waits] == [("wait_for_var", 3), ("wait_for_var", 3)]
     assert "engine.wait_for_var(a)" in waits[0].where
     assert waits[0].before == 0 and waits[0].after >= 0.05
-    (apart,) = diff.of("no longer overlapped")
-    assert apart.name == "nap | nap" and apart.before > 0.04 and apart.after == 0
-    assert " | " in apart.where
     back = waiting.diff(free)
     assert len(back.of("no longer waiting")) == 2
-    assert len(back.of("newly overlapped")) == 1
 
 
 def first_wait() -> None:
@@ -153,25 +123,11 @@ def loop(n: int, extra: int = -1) -> None:
             engine.push(lambda: None, writes=[a], name="third")
 
 
-def test_the_turns_of_a_loop_are_aligned():
+def test_the_turns_of_a_loop_are_counted():
     diff = traced(loop, 6).diff(traced(loop, 8, 3))
     assert certain(diff) == [
         ("added", "first", 1), ("added", "second", 1), ("added", "third", 1),
     ]  # fmt: skip
-    assert diff.pairs[:4] == [(1, 1), (2, 2), (3, 3), (4, 4)]
-    assert (5, 6) in diff.pairs and (0, 5) in diff.pairs and (0, 8) in diff.pairs
-
-
-@pytest.mark.parametrize("n", [5, 2 * MANY])
-def test_names_are_aligned_however_many(n: int):
-    old = ["a", *["b", "c"] * n, "d"]
-    new = ["x", *["c", "b"] * n, "d"]
-    found = _pair(*([SimpleNamespace(name=name) for name in names] for names in (old, new)))
-    pairs = [(a and a.name, b and b.name) for a, b in found]
-    assert sorted(filter(None, (a for a, _ in pairs))) == sorted(old)
-    assert sorted(filter(None, (b for _, b in pairs))) == sorted(new)
-    assert all(a == b for a, b in pairs if a and b)
-    assert pairs[-1] == ("d", "d") and sum(a is not None and b is not None for a, b in pairs) >= n
 
 
 def dozing(seconds: float) -> None:
@@ -186,14 +142,6 @@ def test_what_takes_longer():
     assert "ms -> " in str(finding)
 
 
-def test_a_replay_can_be_compared_with_what_it_was_predicted_from():
-    trace = traced(naps, True)
-    line = naps.__code__.co_firstlineno + 5
-    diff = trace.diff(trace.replay(without_wait_at=line))
-    assert [each.n for each in diff.of("no longer waiting")] == [3]
-    assert certain(diff) == []
-
-
 def test_kinds_and_the_table():
     diff = traced(plain).diff(traced(without_a_line))
     with pytest.raises(ValueError, match="'gone' is not a kind of finding; there are added"):
@@ -203,4 +151,4 @@ def test_kinds_and_the_table():
     assert [KINDS.index(each.kind) for each in diff.findings] == sorted(
         KINDS.index(each.kind) for each in diff.findings
     )
-    assert "no other difference" in str(Diff(Trace(), Trace()))
+    assert "no difference" in str(Diff(Trace(), Trace()))

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import weakref
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +23,6 @@ import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
 from d2lmini.device.parallel import parallel_for
 from d2lmini.draw.timeline import columns
-from d2lmini.engine.core import FunctionTask
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
 from d2lmini.graph import partitions
@@ -92,27 +91,6 @@ def test_a_trace_keeps_no_array_alive_and_stops_listening():
     gc.collect()
     assert dead() is None and instrument.listeners == before
     assert nd.ones((2,)).shape == (2,) and len(trace.operations) == 2
-
-
-def test_threads_of_the_program_are_told_apart():
-    def work(name: str) -> None:
-        x = nd.ones((50, 50))
-        for _ in range(20):
-            x = x * 2
-        x.wait_to_read()
-
-    with profile() as trace:
-        threads = [threading.Thread(target=work, args=(n,), name=n) for n in ("one", "two")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for name in ("one", "two"):
-        mine = [each for each in trace.operations if each.thread == name]
-        assert len(mine) == 21 and sum(wait.thread == name for wait in trace.waits) == 1
-        for one, other in pairwise(mine):
-            assert trace.needs(other.number) == (one.number,)
-    in_order(trace)
 
 
 def test_an_exception_in_the_scope_leaves_a_whole_trace():
@@ -214,17 +192,6 @@ def test_a_compiled_net_shows_its_parts(monkeypatch):
     in_order(trace)
 
 
-def test_copies_run_on_links_and_carry_their_bytes():
-    with virtual_gpus(1, link_gb_s=100), profile() as trace:
-        x = nd.ones((30, 40), ctx=gpu(0))
-        y = (x * 2).as_in_context(cpu())
-        z = y.asnumpy()
-    copy = next(each for each in trace.operations if each.is_copy)
-    assert copy.place == "gpu(0) out" and copy.nbytes == z.nbytes and copy.flops == 0
-    assert trace.workers["gpu(0) out"] == 1 and trace.workers["gpu(0)"] == 1
-    in_order(trace)
-
-
 def test_a_meeting_of_devices_needs_all_parts():
     places = [cpu(0), cpu(1)]
     norm = SyncBatchNorm(in_channels=2)
@@ -263,100 +230,6 @@ def test_what_is_cut_within_a_piece_is_part_of_it(engine_kind):
     assert cuts.pieces == 4 and 0 < cuts.ns <= each.run_ns
 
 
-def test_what_must_be_over_before():
-    with profile() as trace:
-        a = nd.ones((2,))
-        b = a + 1
-        c = a * 2
-        a[:] = 5
-        d = b + c
-    assert d.shape == (2,)
-    assert trace.ordered(1, 5) and trace.ordered(5, 1) and trace.ordered(2, 4)
-    assert not trace.ordered(2, 3) and not trace.ordered(4, 5)
-    assert trace.makes_room(4) == (2, 3)
-
-
-# -- what it costs ---------------------------------------------------------------------------------
-
-
-def _events_us(events: int = 6) -> float:
-    """CPU time of one event with a trace on, beside nobody listening, the best of many."""
-    reads = tuple(nd.ones((2, 2))._chunk for _ in range(2))
-    ctx, emit = cpu(), instrument.emit
-
-    def told(n: int) -> float:
-        tasks = [FunctionTask(int, "task", reads, (engine.new_var(),)) for _ in range(n)]
-        for task in tasks:
-            task.prepare()
-        begin = time.thread_time()
-        for task in tasks:
-            if instrument.listeners:
-                emit("push", task)
-            if instrument.listeners:
-                emit("ready", task)
-            if instrument.listeners:
-                emit("start", task, "caller")
-            if instrument.listeners:
-                emit("alloc", ctx, 16, reads[0])
-            if instrument.listeners:
-                emit("free", ctx, 16, 1)
-            if instrument.listeners:
-                emit("end", task, None)
-        return (time.thread_time() - begin) / n / events * 1e6
-
-    best = {True: float("inf"), False: float("inf")}
-    for _ in range(40):
-        best[False] = min(best[False], told(300))
-        with instrument.listening(Trace()):
-            best[True] = min(best[True], told(300))
-        if best[True] < 1.0:
-            break
-    assert best[False] < 0.2, "one branch when off"
-    return best[True] - best[False]
-
-
-@pytest.mark.stress
-def test_an_event_costs_at_most_two_microseconds():
-    nd.waitall()
-    assert _events_us() < 2.0
-
-
-@pytest.mark.stress
-def test_large_tasks_do_not_notice():
-    """Three percent of tasks of half a millisecond: by what the events of a task cost."""
-    nd.waitall()
-    assert 6 * _events_us() < 0.03 * 500
-
-
-def _times_as_long(call: Any, enough: float) -> float:
-    """How many times as long a call takes under a trace, by CPU time, the best of many turns."""
-    best = {True: float("inf"), False: float("inf")}
-    for _ in range(40):
-        for traced in (False, True):
-            with instrument.listening(Trace()) if traced else nullcontext():
-                begin = time.thread_time()
-                for _ in range(300):
-                    call()
-                best[traced] = min(best[traced], time.thread_time() - begin)
-        if best[True] < enough * best[False]:
-            break
-    return best[True] / best[False]
-
-
-@pytest.mark.stress
-def test_a_wait_of_half_a_microsecond_takes_two_more():
-    x = nd.ones((2, 2))
-    assert _times_as_long(x.wait_to_read, 4.5) < 6
-
-
-@pytest.mark.stress
-def test_an_operation_on_tiny_arrays_of_four_microseconds_takes_three_times_as_long():
-    """It has six events: pushed, ready, begun, memory taken, ended; and what was before is given
-    back. Told one by one they took it 25."""
-    x = nd.ones((2, 2))
-    assert _times_as_long(lambda: x + 1, 3.2) < 4.2
-
-
 def test_operations_on_tiny_arrays_are_recorded_as_all_others():
     """By one event or by six: the records differ in times alone."""
 
@@ -389,9 +262,14 @@ def test_operations_on_tiny_arrays_are_recorded_as_all_others():
     assert records == others and len(records) == 20
     assert {each[4] for each in records} == {"caller"}
     for trace in (short, long):
-        made = [each for each in trace.memory().devices[cpu()].made]
-        assert sum(each.arrays for each in made) == 20
-        assert {each.name for each in made} >= {"_plus_scalar", "exp", "sum"}
+        made = [trace[first].name for change in trace.memory
+                if change.nbytes > 0 and (first := _maker(trace, change.serial))]  # fmt: skip
+        assert len(made) == 20 and {*made} >= {"_plus_scalar", "exp", "sum"}
+
+
+def _maker(trace: Trace, serial: int) -> int:
+    """The operation that first wrote a Var."""
+    return next((each.number for each in trace.operations if serial in each.writes), 0)
 
 
 # -- the graph -------------------------------------------------------------------------------------
@@ -436,7 +314,7 @@ def long_trace() -> Trace:
     ends = [now] * 4
     trace.begin_ns = now
     trace.workers = {"cpu": 4}
-    site = (test_large_tasks_do_not_notice.__code__, 0)
+    site = (in_order.__code__, 0)
     lengths = rng.exponential(20_000, 100_000).astype(int)
     for n, length in enumerate(lengths.tolist(), start=1):
         each = Operation()
@@ -464,14 +342,6 @@ def test_a_notebook_shows_an_image_and_a_text_without_figures():
     with profile() as empty:
         pass
     assert empty._repr_mimebundle_() == {"text/plain": "<trace of no operation>"}
-
-
-def test_a_hundred_thousand_operations_show_in_two_seconds(long_trace):
-    long_trace._repr_mimebundle_()  # matplotlib is loaded
-    begin = time.thread_time()
-    data, _ = long_trace._repr_mimebundle_()
-    assert time.thread_time() - begin < 2.0
-    assert len(data["image/png"]) < 200_000 and data["text/plain"] == "<timeline of cpu>"
 
 
 def test_what_is_narrower_than_a_column_is_as_high_as_it_fills_it():
@@ -506,7 +376,7 @@ def test_the_summary_counts_and_prints_units():
         for _ in range(3):
             y = nd.dot(x, x)
         y.wait_to_read()
-    table = trace.summary("name")
+    table = trace.summary()
     row = next(row for row in table.rows if row.name == "dot")
     ran = [each for each in trace.operations if each.name == "dot"]
     assert (row.place, row.count, row.flops) == ("cpu", 3, 3 * 2e6)
@@ -516,7 +386,8 @@ def test_the_summary_counts_and_prints_units():
     head = ["operation", "place", "count", "total", "mean", "arithmetic", "memory"]
     assert lines[0].split() == head
     words = r"dot +cpu +3 +[\d.]+ (s|ms|us) +[\d.]+ (s|ms|us) +[\d.]+ [GM]FLOP/s +[\d.]+ [GM]B/s"
-    assert re.fullmatch(words, lines[2].rstrip()), lines[2]
+    (line,) = [line for line in lines if line.startswith("dot")]
+    assert re.fullmatch(words, line.rstrip()), line
     assert len({len(line) for line in lines}) == 1
 
 
@@ -546,14 +417,12 @@ def test_of_a_long_trace_the_first_and_the_last_operations_are_printed(long_trac
     assert [int(lines[k].split()[0]) for k in (2, 21, 23, 42)] == [1, 20, 99981, 100000]
 
 
-def test_the_summary_is_sorted_as_asked(long_trace):
-    rows = {by: long_trace.summary(by).rows for by in ("total", "mean", "count", "name")}
-    assert [row.name for row in rows["name"]] == [f"op{i}" for i in range(7)]
-    for by, value in (("total", "total_s"), ("mean", "mean_s"), ("count", "count")):
-        values = [getattr(row, value) for row in rows[by]]
-        assert values == sorted(values, reverse=True)
-    assert sum(row.count for row in rows["total"]) == 100_000
-    with pytest.raises(ValueError, match="sort_by='speed'; it can be one of total, mean"):
+def test_the_summary_has_the_longest_total_first(long_trace):
+    rows = long_trace.summary().rows
+    totals = [row.total_s for row in rows]
+    assert totals == sorted(totals, reverse=True)
+    assert sum(row.count for row in rows) == 100_000
+    with pytest.raises(ValueError, match="by='speed'; it can be one of operation, line"):
         long_trace.summary("speed")
 
 

@@ -1,24 +1,19 @@
 """The file for Perfetto, by the documented rules of the Trace Event Format: phases, microseconds,
-names of processes and threads, arrows, counters."""
+names of processes and threads, arrows."""
 
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from typing import Any
 
-import numpy as np
 import pytest
 
 from d2lmini import (
     MXNetError,
     autograd,
     callsite,
-    cpu,
     engine,
     gluon,
     gpu,
@@ -30,7 +25,6 @@ from d2lmini import (
     virtual_gpus,
 )
 from d2lmini.gluon import nn
-from d2lmini.profiler.chrome import SAMPLES, _few
 from d2lmini.profiler.columns import FACTS
 from d2lmini.profiler.records import Operation
 
@@ -148,7 +142,7 @@ def _answers(trace: Any) -> list[Any]:
         str(trace.waits()),
         trace.off_cpu(),
         str(trace.memory()),
-        [(device.live, device.cached, device.pending) for device in trace.memory()],
+        [(device.live, device.pending) for device in trace.memory()],
         (str(trace.summary()), repr(trace)),
     ]
 
@@ -259,14 +253,6 @@ def test_traces_of_every_kind_keep_the_rules(program: Any, kind: str, tmp_path):
     saved(predicted, tmp_path)
 
 
-def test_threads_of_one_name_have_tracks_of_their_own(tmp_path):
-    with engine.use("threaded", workers=2), profile() as trace:
-        many_threads()
-    assert {"loader", "loader (2)"} <= {operation.thread for operation in trace.operations}
-    names = {e["args"]["name"] for e in saved(trace, tmp_path) if e["name"] == "thread_name"}
-    assert {"loader", "loader (2)"} <= names
-
-
 def test_operations_waits_and_arrows(tmp_path, engine_kind):
     with profile() as trace:
         a = nd.ones((200, 300))
@@ -296,36 +282,6 @@ def test_operations_waits_and_arrows(tmp_path, engine_kind):
     assert arrows["room"] > 0
 
 
-def test_places_are_processes_and_workers_threads(tmp_path):
-    with virtual_gpus(1, link_gb_s=100), profile() as trace:
-        x = nd.ones((30, 40), ctx=gpu(0))
-        (x * 2).as_in_context(cpu()).asnumpy()
-    events = saved(trace, tmp_path)
-    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert {"program", "gpu(0)", "gpu(0) out"} <= set(processes.values())
-    threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    for event in events:
-        if event["ph"] == "X" and "number" in event["args"]:
-            each = trace[event["args"]["number"]]
-            assert processes[event["pid"]] == each.place and threads[event["tid"]] == each.worker
-    assert any(e.get("cat") == "copy" for e in events)
-
-
-def test_counters_of_memory_and_queues(tmp_path):
-    with engine.use("threaded", workers=1, inline_below=0), profile() as trace:
-        xs = [nd.ones((100, 100)) for _ in range(5)]
-        nd.waitall()
-        del xs[2:]
-        engine.waitall()
-    events = saved(trace, tmp_path)
-    memory = [e["args"]["bytes"] for e in events if e["name"] == "memory since the begin"]
-    assert max(memory) == 5 * 40_000 and memory[-1] == 2 * 40_000
-    queue = [e["args"] for e in events if e["name"] == "queue"]
-    assert all(e["waiting"] >= 0 and e["running"] in (0, 1) for e in queue)
-    assert max(e["waiting"] + e["running"] for e in queue) >= 1
-    assert queue[-1] == {"waiting": 0, "running": 0}
-
-
 def test_what_did_not_run_is_a_moment(tmp_path):
     with pytest.raises(MXNetError), profile() as trace:
         noise = nd.random.normal(0, -1, shape=(2, 2))
@@ -344,15 +300,6 @@ def test_names_are_escaped_and_nothing_is_no_trouble(tmp_path):
     with profile() as empty:
         pass
     assert {e["ph"] for e in saved(empty, tmp_path)} == {"M"}
-
-
-def test_a_counter_of_many_changes_keeps_its_peaks():
-    when = 1000 * np.arange(100_000)
-    values = np.arange(100_000) % 100
-    values[70_000] = 5000
-    few = _few(when, values)
-    assert len(few) <= SAMPLES and few == sorted(few) and 70_000 in few and few[-1] == 99_999
-    assert list(values[_few(when[:5000], values[:5000])][:5000]) == list(values[:5000])
 
 
 def test_marks_of_the_user_are_in_the_file_of_the_classic_profiler(tmp_path):
@@ -377,45 +324,3 @@ def test_marks_of_the_user_are_in_the_file_of_the_classic_profiler(tmp_path):
         assert (begin["ph"], end["ph"], begin["cat"]) == ("b", "e", category)
         assert begin["id"] == end["id"] and begin["ts"] <= end["ts"]
     assert any(e["name"] == "_ones" for e in events)
-
-
-def test_the_checker_finds_what_is_wrong(tmp_path):
-    """Each rule, broken once in a file that keeps all others."""
-    with profile() as trace:
-        a = nd.ones((100, 100))
-        nd.dot(a, a).asnumpy()
-    saved(trace, tmp_path)
-    good = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
-
-    def broken(change) -> str:
-        copy = json.loads(json.dumps(good))
-        change(copy["traceEvents"])
-        return json.dumps(copy)
-
-    def first(events: list, phase: str) -> dict:
-        return next(e for e in events if e["ph"] == phase)
-
-    check(broken(lambda events: None))
-    for change in (
-        lambda events: first(events, "X").pop("dur"),
-        lambda events: first(events, "X").update(ts="3"),
-        lambda events: first(events, "X").update(pid=99),
-        lambda events: first(events, "C")["args"].update(bytes="many"),
-        lambda events: first(events, "f").update(id=12345),
-        lambda events: first(events, "f").update(ts=-5.0),
-        lambda events: first(events, "s").update(ts=1e9),
-        lambda events: first(events, "M").update(name="process_nam"),
-        lambda events: events.append({**first(events, "X"), "ts": first(events, "X")["ts"] + 0.5}),
-    ):
-        with pytest.raises((AssertionError, KeyError)):
-            check(broken(change))
-
-
-def test_a_program_in_a_process_of_its_own(tmp_path):
-    program = (
-        "import d2lmini, sys\nfrom d2lmini import nd\nwith d2lmini.profile() as trace:\n"
-        "    nd.dot(nd.ones((9, 9)), nd.ones((9, 9))).asnumpy()\ntrace.save(sys.argv[1])"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "t")], check=True, timeout=120)
-    events = check((tmp_path / "t").read_text(encoding="utf-8"))
-    assert re.search("dot", " ".join(e["name"] for e in events))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from virtual_programs import draw, length, spans, trace_of
 
-from d2lmini import engine, gpu, nd, profile, virtual_gpus
+from d2lmini import engine, nd, profile
 
 
 def test_times_are_those_of_the_virtual_clock():
@@ -36,28 +36,6 @@ def test_times_are_those_of_the_virtual_clock():
     assert [ends[operation.number] * us for operation in trace.operations] == [
         e[3] for e in spans(trace)
     ]
-
-
-def test_account_timeline_and_critical_path_are_of_virtual_time():
-    with engine.stepped(times=50, workers=2), profile() as trace:
-        x = nd.ones((2, 2))
-        for _ in range(3):
-            x = x * 2
-        x.asnumpy()
-    account = trace.account()
-    assert account.wall_ns == 200_000
-    assert sum(part.ns for part in account.parts.values()) == pytest.approx(length(trace))
-    assert trace.critical_path().length_ns == length(trace) == 200_000
-    assert trace.critical_path().operations == [1, 2, 3, 4]
-    assert str(trace.timeline())
-    assert [row.seconds for row in trace.waits()] == [pytest.approx(200e-6)]
-    assert trace.memory()
-
-
-def test_an_empty_program_takes_no_time():
-    with engine.stepped(), profile() as trace:
-        pass
-    assert length(trace) == 0 and str(trace.account())
 
 
 def test_a_trace_that_begins_before_the_engine_is_there():
@@ -93,17 +71,3 @@ def test_a_wait_to_write_is_for_the_readers_too():
     path = trace.critical_path()
     assert path.length_ns == length(trace) == 5_100_000
     assert path.operations == [2, 3] and all(step.kind != "wait" for step in path.steps)
-
-
-def test_devices_and_links_too():
-    with (
-        virtual_gpus(2),
-        engine.stepped(times=lambda task: 100 if task.lane != "compute" else 10),
-        profile() as trace,
-    ):
-        x = nd.ones((4, 4), ctx=gpu(0))
-        y = x.copyto(gpu(1)) + 1
-        y.wait_to_read()
-    copies = [operation for operation in trace.operations if operation.is_copy]
-    assert copies and {copy.run_ns for copy in copies} == {100_000}
-    assert trace.replay().end_ns == trace.end_ns

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ import pytest
 from d2lmini import MXNetError, cpu, engine, gpu, nd, profile
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.obstacles import Obstacles
-from d2lmini.profiler.rates import fit
 from d2lmini.profiler.records import SplitRecord
+from d2lmini.profiler.replay import fit_link
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-import replay as benchmark
 
 #: When the traces made by hand begin: 0 would say that something did not happen.
 BASE = 1_000_000
@@ -114,15 +112,6 @@ def test_a_second_worker_takes_what_is_independent():
     assert length(two(True).replay(workers=2)) == 5150
 
 
-def test_room_is_made_before_it_is_written_again():
-    made = Made()
-    made.op(0, 0, 1000, writes=[1])
-    made.op(10, 1000, 3000, reads=[1], writes=[2])
-    made.op(20, 3000, 4000, writes=[1])
-    trace = made.end(30, 4000)
-    assert spans(trace.replay(workers=3)) == spans(trace)
-
-
 def with_wait() -> Trace:
     """The second operation could run beside the first; the program waits between."""
     site = compile("\nx\n", "/projects/me/train.py", "exec"), 0
@@ -162,27 +151,6 @@ def test_a_wait_is_named_by_all_that_tells_of_it():
         trace.replay(without_wait_at=trace[2])
 
 
-def test_the_programs_own_time_before_the_last_wait_stays_without_that_wait():
-    """500 ns before it, 100 after it; 50 after the operation's end."""
-    made = Made()
-    made.op(0, 0, 3000, writes=[1])
-    made.wait(500, 3100, operation=1)
-    trace = made.end(3200, 3250)
-    free = trace.replay(without_wait_at=trace.waits[0])
-    assert (free.left_ns, free.end_ns) == (BASE + 600, BASE + 3050)
-
-
-def test_a_thread_that_began_after_a_wait_that_is_left_out_begins_after_the_time_before_it():
-    """100 ns of the first thread's own time before the wait, 100 after it."""
-    made = Made(cpu=2)
-    made.op(0, 0, 1000, writes=[1])
-    made.wait(100, 1000, operation=1)
-    made.op(1100, 1100, 2100, writes=[2], thread="other")
-    trace = made.end(1100, 2100)
-    assert spans(trace.replay()) == spans(trace)
-    assert trace.replay(without_wait_at=trace[1])[2].pushed_ns == BASE + 200
-
-
 def test_the_critical_path_goes_through_what_joined_a_rendezvous_later():
     """The first operation needs the second: 10 ns until that is issued, 1000, and then 100."""
     made = Made(cpu=2)
@@ -207,42 +175,6 @@ def test_an_operation_that_needs_what_a_wait_is_for_is_held_and_not_idle():
     assert (row.held, row.idle) == (2, 1)
 
 
-def test_a_wait_ends_when_what_it_is_for_is_done():
-    """With more workers the first operation's turn comes sooner, and so does the wait's end."""
-    made = Made()
-    made.op(0, 0, 2000, writes=[1])
-    made.op(10, 2000, 3000, writes=[2])
-    made.wait(100, 3050, operation=2)
-    made.op(3100, 3100, 3200, writes=[3])
-    trace = made.end(3110, 3200)
-    faster = trace.replay(workers=2)
-    assert [(w.begin_ns - BASE, w.end_ns - BASE) for w in faster.waits] == [(100, 1060)]
-    assert length(faster) == 2000
-
-
-def test_a_wait_to_write_is_for_the_readers_too_and_one_for_everything_for_all():
-    for kind, operation in [("wait_to_write", 1), ("waitall", None)]:
-        made = Made(cpu=2)
-        made.op(0, 0, 1000, writes=[1])
-        made.op(10, 1000, 5000, reads=[1], writes=[2])
-        made.wait(20, 5000, operation=operation, kind=kind)
-        made.op(5000, 5000, 5100, writes=[3])
-        trace = made.end(5000, 5100)
-        assert length(trace.replay()) == 5100
-        assert trace.replay(workers=1).waits[0].end_ns == BASE + 5000
-
-
-def test_who_has_the_higher_priority_runs_first():
-    made = Made()
-    for number, (began, ended) in enumerate([(0, 100), (100, 300), (300, 700)], 1):
-        made.op(number, began, ended, writes=[number])
-    trace = made.end(3, 700)
-    turned = trace.replay(priorities=lambda each: each.number)
-    assert spans(turned) == [(1, 101), (501, 701), (101, 501)]
-    assert [operation.priority for operation in turned.operations] == [1, 2, 3]
-    assert [operation.priority for operation in trace.operations] == [0, 0, 0]
-
-
 def test_the_time_of_copies_grows_with_their_bytes():
     """100 ns and 2 ns a byte, which is 0.5 GB/s; one copy was held up."""
     made = Made(**{"gpu(0)_in": 1})
@@ -252,7 +184,7 @@ def test_the_time_of_copies_grows_with_their_bytes():
         made.op(i, now, now + took, writes=[i], ctx=gpu(0), lane="in", nbytes=nbytes)
         now += took
     trace = made.end(7, now)
-    link = fit(trace.operations)
+    link = fit_link(trace.operations)
     assert (link.overhead_ns, link.ns_per_byte) == pytest.approx((100, 2))
     assert length(trace.replay()) == now
     faster = trace.replay(link_gb_s=2.0)
@@ -270,9 +202,9 @@ def test_the_time_of_copies_grows_with_their_bytes():
 def test_copies_of_one_size_tell_a_rate_only():
     made = Made(**{"gpu(0)_in": 1})
     made.op(0, 0, 500, ctx=gpu(0), lane="in", nbytes=1000.0)
-    link = fit(made.trace.operations)
+    link = fit_link(made.trace.operations)
     assert (link.overhead_ns, link.ns_per_byte) == (0, 0.5)
-    assert fit([]).ns_per_byte == 0
+    assert fit_link([]).ns_per_byte == 0
 
 
 def on_two_devices() -> Trace:
@@ -348,36 +280,6 @@ def test_back_pressure_is_a_bound_on_the_bytes_pending():
     assert length(trace.replay(workers=2)) == 2000
 
 
-def test_what_an_operation_pushes_comes_when_it_runs():
-    made = Made()
-    made.op(0, 0, 2000, writes=[1])
-    made.op(1, 2000, 3000, writes=[2])
-    made.op(2400, 3000, 3500, writes=[3], thread="cpu w", by=2)
-    trace = made.end(2, 3500)
-    assert spans(trace.replay()) == spans(trace)
-    assert trace.replay(workers=3)[3].pushed_ns == BASE + 401
-
-
-def test_a_second_thread_begins_after_what_the_first_did_before():
-    made = Made(cpu=2)
-    made.op(0, 0, 1000, writes=[1])
-    made.wait(10, 1000, operation=1)
-    made.op(1100, 1100, 2100, writes=[2], thread="other")
-    made.op(1200, 1200, 2200, writes=[3])
-    trace = made.end(1210, 2200)
-    assert spans(trace.replay()) == spans(trace)
-    assert trace.replay()[2].pushed_ns == trace.replay().waits[0].end_ns + 100
-
-
-def test_what_is_skipped_takes_no_time():
-    made = Made()
-    made.op(0, 0, 1000, writes=[1])
-    made.op(1, None, 1000, reads=[1], writes=[2], ready=1000)
-    trace = made.end(2, 1000)
-    again = trace.replay(workers=2)
-    assert spans(again) == [(0, 1000), (0, 1000)] and again[2].worker == trace[2].worker
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -426,44 +328,6 @@ def test_a_replay_of_a_replay_leads_back(seed: int):
     assert spans(three.replay(workers=1)) == spans(one), seed
 
 
-def test_a_replay_keeps_the_rules():
-    trace = random_trace(5, 300).replay(workers=4)
-    for operation in trace.operations:
-        assert operation.pushed_ns <= operation.ready_ns <= operation.began_ns <= operation.ended_ns
-        for before in (*trace.needs(operation.number), *trace.makes_room(operation.number)):
-            assert trace[before].ended_ns <= operation.began_ns
-    moments = sorted(
-        [(operation.began_ns, 1) for operation in trace.operations]
-        + [(operation.ended_ns, -1) for operation in trace.operations]
-    )
-    busy = most = 0
-    for _, change in moments:
-        busy += change
-        most = max(most, busy)
-    assert most == 4
-
-
-def test_traces_of_real_programs_replay_and_can_be_looked_at():
-    def other() -> None:
-        (nd.ones((3, 3)) * 3).wait_to_read()
-
-    with engine.use("threaded", workers=2), profile() as trace:
-        a = nd.ones((600, 600))
-        b = nd.dot(a, a) + 1
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-        b.asnumpy()
-        engine.push(lambda: engine.push(lambda: None))
-    again = trace.replay()
-    assert [operation.name for operation in again.operations] == [
-        operation.name for operation in trace.operations
-    ]
-    assert len(again.waits) == len(trace.waits)
-    assert str(again.timeline("again"))
-    assert trace.replay(workers=1).workers["cpu"] == 1
-
-
 def test_what_is_cut_is_told(monkeypatch: pytest.MonkeyPatch):
     with engine.use("threaded", workers=2), profile() as trace:
         a = nd.ones((1200, 1200))
@@ -474,20 +338,3 @@ def test_what_is_cut_is_told(monkeypatch: pytest.MonkeyPatch):
     for number, cut in trace.shared.items():
         assert cut.pieces > 1 and 0 < cut.ns <= trace[number].run_ns
         assert cut.ns / 2 <= cut.work_ns <= cut.ns * cut.pieces
-
-
-@pytest.mark.parametrize("kind", [benchmark.waiting, benchmark.freed])
-@pytest.mark.parametrize("seed", range(2))
-def test_a_replay_of_programs_that_sleep_is_as_long_as_they_were(kind: Any, seed: int):
-    """What a change does is compared on the virtual clock, which no load disturbs."""
-    program = kind(random.Random(seed))
-    trace = benchmark.recording(program, program.recorded)
-    assert benchmark.seconds(trace.replay()) == pytest.approx(benchmark.seconds(trace), rel=0.05)
-    ratio = benchmark.seconds(trace.replay(**program.change)) / benchmark.seconds(trace)
-    assert ratio < 1.05 if program.asked.workers >= program.recorded.workers else ratio > 0.95
-
-
-def test_every_kind_of_generated_program_runs_where_it_shall():
-    for program in benchmark.programs(3, 5):
-        trace = benchmark.recording(program, program.recorded)
-        assert trace.operations and trace.replay(**program.change).end_ns > trace.begin_ns

@@ -76,7 +76,7 @@ def test_a_stored_trace_answers_as_before(name: str) -> None:
     assert json.loads(json.dumps(answers(load(FOLDER / f"{name}.json.gz")))) == expected
 
 
-@pytest.mark.parametrize("name", ["virtual-gpus-0", "many_threads-threaded", "merged-job"])
+@pytest.mark.parametrize("name", ["virtual-gpus-0", "many_threads-threaded", "rendezvous"])
 def test_a_stored_trace_is_saved_as_it_was_read(name: str, tmp_path: Path) -> None:
     trace = load(FOLDER / f"{name}.json.gz")
     trace.save(tmp_path / "t.json")

@@ -5,67 +5,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from d2lmini import MXNetError, engine, nd, profile
 from d2lmini.profiler import load
-from d2lmini.profiler.load import read_members
-
-#: Records as many operations as it is told, saves and loads, each in a process of its own: the
-#: growth of its largest resident set, in bytes.
-MEASURED = """
-import resource, sys
-from d2lmini import nd, profile
-from d2lmini.profiler import load
-n, path = int(sys.argv[2]), sys.argv[3]
-x = nd.ones((4,))
-with profile() as trace:
-    (x * 2 + 1).asnumpy()
-trace.save(path + ".small.gz")
-load(path + ".small.gz")
-unit = 1 if sys.platform == "darwin" else 1024
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-if sys.argv[1] == "save":
-    with profile() as trace:
-        for i in range(n // 4):
-            a = x * 2
-            b = a + 1
-            x = b / (a + 3)
-            if i % 1000 == 0:
-                x.asnumpy()
-    trace.save(path)
-else:
-    trace = load(path)
-assert len(trace.operations) == n
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before)
-"""
-
-
-def measure(what: str, n: int, path: Path) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, what, str(n), str(path)],
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no module resource")
-@pytest.mark.parametrize(
-    "n",
-    [20_000, pytest.param(200_000, marks=[pytest.mark.stress, pytest.mark.timeout(900)])],
-)
-def test_what_a_large_trace_costs(n, tmp_path):
-    """At most 75 bytes of disk and 1000 bytes of memory an operation: 15 MB and 200 MB for 200,000,
-    and what any trace needs."""
-    path = tmp_path / "t.json.gz"
-    assert measure("save", n, path) < 1000 * n + 10e6
-    assert path.stat().st_size < 75 * n
-    assert measure("load", n, path) < 1000 * n + 10e6
 
 
 def a_trace():
@@ -111,19 +55,6 @@ def test_what_is_no_trace_is_refused(tmp_path):
             loaded(text.replace(*change))
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nowhere.json")
-
-
-def test_members_of_any_file(tmp_path):
-    value = {"a": [1, {"b": [23, "x\n}"]}, []], "c": {"d": 12345}, "e": 678, "f": [], "g": "ü"}
-    expected = [("a", 1), ("a", {"b": [23, "x\n}"]}), ("a", []), ("c", {"d": 12345}), ("e", 678)]
-    path = tmp_path / "t.json"
-    for indent in (None, 2):
-        path.write_text(json.dumps(value, indent=indent, ensure_ascii=False), encoding="utf-8")
-        assert list(read_members(path)) == [*expected, ("g", "ü")]
-    events = [{"ph": "X"}, {"ph": "i"}]
-    for text in (json.dumps(events), json.dumps(events)[:-1], json.dumps(events)[:-1] + ",\n"):
-        path.write_text(text)
-        assert [event for _, event in read_members(path)] == events
 
 
 def test_what_another_program_has_written_anew_is_the_same_trace(tmp_path):

@@ -55,7 +55,7 @@ SPACES = {
         gluon.data.vision.transforms gluon.contrib.data""",
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
-        profiler.memory:ChangeList,MemoryReport,DeviceMemory profiler.roofline:Roofline
+        profiler.memory:ChangeList,MemoryReport,DeviceMemory
         profiler.summary:Summary profiler.lint:Lint""",
     "Widgets": "widgets widgets.watch:Watch",
     "d2l": "d2l",

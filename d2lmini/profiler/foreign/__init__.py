@@ -6,12 +6,11 @@
 
 A reader turns the events of a Chrome trace into operations, waits and memory changes:
 
-events     slices, flows and names of a file, of any writer
+events     slices and names of a file
 stack      the functions that were active at a time, and the lines of the user's program
 builder    makes the trace: numbers the operations, orders them, finds what waits waited for
 kineto     PyTorch's profiler: kernels and copies with their launches, synchronizing calls
 jax        JAX's profiler: XLA's operations with the calls that dispatched them
-generic    any other writer: a slice is an operation, a flow a push
 
 Such a trace shows less than our own: not what an operation reads and writes, so its dependencies
 are the order in its stream, and what the file says of events. `trace.lacks` names what cannot be
@@ -21,20 +20,16 @@ asked of it, each with the reason, and the question raises MXNetError with that 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.profiler.foreign import generic, jax, kineto
+from d2lmini.profiler.foreign import jax, kineto
 from d2lmini.profiler.foreign.builder import TraceBuilder
 from d2lmini.profiler.foreign.events import ForeignEvents
 from d2lmini.profiler.foreign.stack import SourceLines
 from d2lmini.profiler.tracing import Trace
-
-#: The reader of each kind of file, the first that recognizes its events.
-READERS: list[tuple[Callable[[ForeignEvents], bool], Callable[[ForeignEvents, TraceBuilder], None]]]
-READERS = [(kineto.recognizes, kineto.read), (jax.recognizes, jax.read)]
 
 
 def find_file(path: str | os.PathLike[str]) -> str:
@@ -51,15 +46,14 @@ def find_file(path: str | os.PathLike[str]) -> str:
 
 
 def read_foreign(file: str, members: Iterable[tuple[str, Any]]) -> Trace:
-    """The trace of the members of `file`. MXNetError if it has no event with a duration."""
+    """The trace of the members of `file`. MXNetError if neither profiler wrote it."""
     events = ForeignEvents(members)
-    if not events.slices:
+    read = next((one.read for one in (kineto, jax) if one.recognizes(events)), None)
+    if read is None:
         raise MXNetError(
-            f"{file} is no trace: it has no complete event (ph X, or B and E, with a time) in "
-            "traceEvents"
+            f"{file} is no trace of d2lmini, PyTorch's profiler or JAX's: none of its events is "
+            "one that these write"
         )
-    lines = SourceLines([os.path.dirname(os.path.abspath(file)), os.getcwd()])
-    builder = TraceBuilder(lines)
-    read = next((read for knows, read in READERS if knows(events)), generic.read)
+    builder = TraceBuilder(SourceLines([os.path.dirname(os.path.abspath(file)), os.getcwd()]))
     read(events, builder)
     return builder.finish()

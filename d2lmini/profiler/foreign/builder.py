@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import count
-from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
@@ -23,10 +22,9 @@ _NO_SETS = "the file does not show what an operation reads and writes"
 
 #: What no trace of another library shows.
 LACKS = {
-    "roofline": "the file has neither FLOPs nor bytes of its operations",
+    "memory()": "the allocations of the file are not read",
     "replay(workers=)": f"{_NO_SETS}, so which operations could run side by side is unknown",
     "replay(devices=)": f"{_NO_SETS}, so what a device would have to be sent is unknown",
-    "replay(priorities=)": f"{_NO_SETS}, so which operations could go first is unknown",
 }
 
 
@@ -46,7 +44,6 @@ class TraceBuilder:
         self.lines = lines
         self._calls: dict[int, Call | None] = {}  # of each operation, by its identity
         self._waits: list[tuple[Wait, Call | None, Operation | None]] = []
-        self._changes: list[tuple[Any, ...]] = []
         self._serials = count(1)
         self._begins: list[int] = []  # of the program's activities
         self._ends: list[int] = []
@@ -95,15 +92,6 @@ class TraceBuilder:
         self._waits.append((wait, call, awaited))
         self.lines.add(call)
 
-    def change(
-        self, when_ns: int, ctx: Context, nbytes: int, serial: int, live: int, cached: int,
-        call: Call | None, operation: Operation | None,
-    ) -> None:  # fmt: skip
-        """Add an allocation or a free; of an allocation, the operation that made it, or the
-        call."""
-        self._changes.append((when_ns, ctx, nbytes, serial, live, cached, call, operation))
-        self.lines.add(call)
-
     def span(self, begin_ns: int, end_ns: int) -> None:
         """Note an activity of the program, which the trace must cover."""
         self._begins.append(begin_ns)
@@ -123,14 +111,6 @@ class TraceBuilder:
             ready_ns = max([operation.pushed_ns, *ended])
             operation.ready_ns = min(ready_ns, operation.began_ns)
         self._add_waits()
-        for when_ns, ctx, nbytes, serial, live, cached, call, maker in sorted(
-            self._changes, key=lambda change: change[0]
-        ):
-            number = 0 if maker is None else maker.number
-            site = None if number else self.lines.site(call)
-            trace.memory.add(when_ns, ctx, nbytes, number, serial, site, live, cached)
-        if not self._changes:
-            trace.lacks["memory()"] = "the file has no memory events"
         if not any(operation.is_copy and operation.nbytes for operation in trace.operations):
             reason = "the file shows no copy between devices with its bytes"
             trace.lacks["replay(link_gb_s=)"] = reason

@@ -1,4 +1,4 @@
-"""The events of a Chrome trace, whoever wrote it: slices, instants, flows, and names of threads."""
+"""The events of a Chrome trace: slices, and names of threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ID = (None, int, is_whole, float, str)
 #: What the members of events are, see `columns.fits`.
 FORMS = {
     "ts": (None, is_time), "dur": (None, is_time), "args": (None, dict), "pid": _ID, "tid": _ID,
-    "id": _ID, "baseTimeNanoseconds": int,
+    "baseTimeNanoseconds": int,
 }  # fmt: skip
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ BEGIN, PUSHED, ENDED = map(attrgetter, ("begin_ns", "pushed_ns", "ended_ns"))
 
 
 class Slice(NamedTuple):
-    """An activity of a thread from begin to end (an event X, or a pair B and E)."""
+    """An activity of a thread from begin to end (an event X)."""
 
     thread: Thread
     name: str
@@ -36,23 +36,11 @@ class Slice(NamedTuple):
     args: dict[str, Any]
 
 
-class Flow(NamedTuple):
-    """An arrow from a moment of one thread to a moment of another."""
-
-    kind: str
-    begin_ns: int
-    source: Thread
-    end_ns: int
-    target: Thread
-
-
 class ForeignEvents:
     """The events of a file.
 
     facts      the members of the file's object other than events
     slices     in the order of their begins, an enclosing slice first
-    instants   events of one moment (ph i), likewise as slices
-    flows      arrows, in the order of their begins
     processes, threads    names, of a pid and of a (pid, tid)
 
     Times are nanoseconds; all are shifted if the first is not above 0, which says that something
@@ -62,12 +50,8 @@ class ForeignEvents:
     def __init__(self, members: Iterable[tuple[str, Any]]):
         self.facts: dict[str, Any] = {}
         self.slices: list[Slice] = []
-        self.instants: list[Slice] = []
-        self.flows: list[Flow] = []
         self.processes: dict[Any, str] = {}
         self._names: dict[Thread, str] = {}
-        self._open: dict[Thread, list[dict[str, Any]]] = defaultdict(list)
-        self._arrows: dict[tuple[Any, Any], dict[str, Any]] = {}
         events = []
         for key, value in members:
             if key != "traceEvents":
@@ -76,16 +60,12 @@ class ForeignEvents:
                 check(value, FORMS)
                 events.append(value)
         check(self.facts, FORMS)
-        begins = [
-            event["ts"] for event in events if event.get("ph") in ("X", "B") and _timed(event)
-        ]
+        begins = [event["ts"] for event in events if event.get("ts") is not None]
         first_ns, base_ns = _ns(min(begins, default=0)), self.facts.get("baseTimeNanoseconds", 0)
         self._base_ns = base_ns if first_ns + base_ns > 0 else 1 - first_ns
         for event in events:
-            if event.get("ph") == "M" or _timed(event):
-                self._add(event)
+            self._add(event)
         self.slices.sort(key=lambda slice: (slice.begin_ns, -slice.end_ns))
-        self.flows.sort(key=lambda flow: flow.begin_ns)
 
     def thread_name(self, thread: Thread) -> str:
         """A name that no other thread of the file has."""
@@ -96,39 +76,18 @@ class ForeignEvents:
         return name if same[0] == thread else f"{name} ({same.index(thread) + 1})"
 
     def _add(self, event: dict[str, Any]) -> None:
-        phase, args = event.get("ph"), event.get("args") or {}
+        name, phase, args = event["name"], event.get("ph"), event.get("args") or {}
         thread = event.get("pid"), event.get("tid")
-        if phase == "M":
-            name = args.get("name")
-            if event["name"] == "thread_name" and name:
-                self._names[thread] = str(name)
-            elif event["name"] == "process_name" and name:
-                self.processes[thread[0]] = str(name)
-            return
-        begin_ns = self._base_ns + _ns(event["ts"])
-        name, kind = event["name"], str(event.get("cat", ""))
-        if phase == "X":
+        if phase == "M" and args.get("name"):
+            if name == "thread_name":
+                self._names[thread] = str(args["name"])
+            elif name == "process_name":
+                self.processes[thread[0]] = str(args["name"])
+        elif phase == "X" and event.get("ts") is not None:
+            begin_ns = self._base_ns + _ns(event["ts"])
             end_ns = begin_ns + max(0, _ns(event.get("dur") or 0))
+            kind = str(event.get("cat", ""))
             self.slices.append(Slice(thread, name, kind, begin_ns, end_ns, args))
-        elif phase == "B":
-            self._open[thread].append(event)
-        elif phase == "E" and self._open[thread]:
-            first = self._open[thread].pop()
-            args = {**(first.get("args") or {}), **args}
-            since_ns = self._base_ns + _ns(first["ts"])
-            kind = str(first.get("cat", ""))
-            self.slices.append(Slice(thread, first["name"], kind, since_ns, begin_ns, args))
-        elif phase in ("i", "I"):
-            self.instants.append(Slice(thread, name, kind, begin_ns, begin_ns, args))
-        elif phase == "s":
-            self._arrows[kind, event.get("id")] = {"ns": begin_ns, "thread": thread}
-        elif phase == "f" and (kind, event.get("id")) in self._arrows:
-            first = self._arrows.pop((kind, event.get("id")))
-            self.flows.append(Flow(kind, first["ns"], first["thread"], begin_ns, thread))
-
-
-def _timed(event: dict[str, Any]) -> bool:
-    return event.get("ts") is not None
 
 
 def _ns(us: float) -> int:

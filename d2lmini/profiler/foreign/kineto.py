@@ -7,7 +7,6 @@
     kernel, gpu_memcpy, gpu_memset    operations of a GPU; "device" and "stream" say where
     cuda_sync         what a stream waited for, where the file has it
     python_function   functions of Python (with_stack=True)
-    [memory]          allocations and frees (profile_memory=True)
 
 Operations of a stream run in the order of their launches. A collective of NCCL is an operation of
 the wire, as in our own traces. With a GPU, what PyTorch does on the CPU between two launches is the
@@ -25,12 +24,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.context import Context, cpu, gpu
+from d2lmini.context import gpu
 from d2lmini.engine.worker_pools import WIRE
 from d2lmini.profiler.columns import check, is_whole
 from d2lmini.profiler.foreign.builder import TraceBuilder
 from d2lmini.profiler.foreign.events import (
-    BEGIN,
     ENDED,
     PUSHED,
     ForeignEvents,
@@ -51,7 +49,6 @@ SYNCHRONIZING = re.compile(
     r"(cuda|hip)(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|MemcpyDtoH)(_v\d+)?"
     r"|cu(Ctx|Stream|Event)Synchronize"
 )
-_STREAM_WAITS = re.compile(r"(cuda|hip|cu)StreamWaitEvent(_v\d+)?")
 _EVERYTHING = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 
 #: Operators that read a value of a tensor.
@@ -67,8 +64,7 @@ _ID = (is_whole, str)
 #: What the arguments of events are, see `columns.fits`.
 FORMS = {
     "correlation": is_whole, "stream": _ID, "wait_on_stream": _ID, "device": _ID, "bytes": float,
-    "wait_on_cuda_event_record_corr_id": is_whole, "Device Type": is_whole, "Device Id": is_whole,
-    "Addr": _ID, "Bytes": is_whole, "Total Allocated": is_whole, "Total Reserved": is_whole,
+    "wait_on_cuda_event_record_corr_id": is_whole,
 }  # fmt: skip
 
 #: An awaited operation may end this much after the wait, by the two clocks.
@@ -95,13 +91,11 @@ class _Kineto:
         self.launches: dict[int, tuple[Slice, Call | None]] = {}
         self.syncs: list[tuple[Slice, str, Call | None]] = []
         self.readings: list[tuple[Slice, Call | None]] = []
-        self.outermost: dict[Thread, list[Slice]] = defaultdict(list)
-        self.made_by: dict[int, Operation] = {}  # by the identity of an outermost cpu_op
-        self.calls: dict[int, Call | None] = {}
+        self.outermost: list[tuple[Slice, Call | None]] = []
         self.streams: dict[tuple[int, Any], list[Operation]] = defaultdict(list)
 
     def read(self) -> None:
-        for slice in (*self.events.slices, *self.events.instants):
+        for slice in self.events.slices:
             check(slice.args, FORMS)
         host = (slice for slice in self.events.slices if slice.kind in HOST_KINDS)
         for slices in by_thread(host).values():
@@ -112,7 +106,6 @@ class _Kineto:
         else:
             self._read_operators()
         self._read_waits()
-        self._read_memory()
 
     @property
     def _operations(self) -> list[Operation]:
@@ -140,8 +133,7 @@ class _Kineto:
                     call = find_call(stack, _function, READING[slice.name])
                     self.readings.append((slice, call))
                 if not within:
-                    self.outermost[slice.thread].append(slice)
-                    self.calls[id(slice)] = find_call(stack, _function)
+                    self.outermost.append((slice, find_call(stack, _function)))
 
     def _read_runtime(self, slice: Slice, stack: Sequence[Slice]) -> None:
         if SYNCHRONIZING.fullmatch(slice.name):
@@ -155,15 +147,14 @@ class _Kineto:
 
     def _read_operators(self) -> None:
         """Without a GPU: the outermost operators, except those that only read a value."""
-        for thread, slices in self.outermost.items():
-            name = self.events.thread_name(thread)
-            for slice in slices:
-                if slice.name not in READING:
-                    wire = slice.name.startswith(("gloo:", "mpi:", "nccl:"))
-                    self.made_by[id(slice)] = self.builder.operation(
-                        slice.name, slice.begin_ns, slice.end_ns, name, call=self.calls[id(slice)],
-                        lane=WIRE if wire else "compute", worker=name if wire else "caller",
-                    )  # fmt: skip
+        for slice, call in self.outermost:
+            if slice.name not in READING:
+                name = self.events.thread_name(slice.thread)
+                wire = slice.name.startswith(("gloo:", "mpi:", "nccl:"))
+                self.builder.operation(
+                    slice.name, slice.begin_ns, slice.end_ns, name, call=call,
+                    lane=WIRE if wire else "compute", worker=name if wire else "caller",
+                )  # fmt: skip
 
     def _read_gpu(self) -> None:
         for slice in self.on_gpu:
@@ -190,54 +181,24 @@ class _Kineto:
             operations.sort(key=lambda operation: (operation.pushed_ns, operation.began_ns))
             for operation in operations:
                 operation.writes += (serial,)
-        known: set[int] = set()
         for slice in self.events.slices:
-            if slice.kind != "cuda_sync" or "wait_on_stream" not in slice.args:
-                continue
             call = self.launches.get(slice.args.get("correlation", -1))
-            record = self.launches.get(slice.args.get("wait_on_cuda_event_record_corr_id", -1))
-            if call is None:
+            if slice.kind != "cuda_sync" or "wait_on_stream" not in slice.args or call is None:
                 continue
+            record = self.launches.get(slice.args.get("wait_on_cuda_event_record_corr_id", -1))
             came_ns = call[0].begin_ns
             upto_ns = came_ns if record is None else record[0].begin_ns
-            device = _device(slice)
-            before = self._last(device, slice.args["wait_on_stream"], upto_ns)
-            after = self._next(device, slice.args.get("stream"), came_ns)
-            if before is not None and after is not None:
-                self.builder.follow(after, before)
-                known.add(slice.args["correlation"])
-        for correlation, (slice, _) in self.launches.items():
-            if _STREAM_WAITS.fullmatch(slice.name) and correlation not in known:
-                self._infer_order(slice)
-
-    def _infer_order(self, slice: Slice) -> None:
-        """A call made some stream wait for an event, and the file does not say which (that takes
-        enable_cuda_sync_events): the next operation launched is taken to need the last operation
-        before the call on another stream, if the times allow it."""
-        when_ns = slice.begin_ns
-        launched = (o for own in self.streams.values() for o in own if o.pushed_ns > when_ns)
-        after = min(launched, key=PUSHED, default=None)
-        if after is None:
-            return
-        before = [
-            last
-            for device, stream in self.streams
-            if (last := self._last(device, stream, when_ns)) and last.worker != after.worker
-        ]
-        last = max(before, key=PUSHED, default=None)
-        if last is not None and last.ended_ns <= after.began_ns:
-            self.builder.follow(after, last)
+            before = self._last(_device(slice), slice.args["wait_on_stream"], upto_ns)
+            own = self.streams.get((_device(slice), slice.args.get("stream")), [])
+            k = bisect_right(own, came_ns, key=PUSHED)
+            if before is not None and k < len(own):
+                self.builder.follow(own[k], before)
 
     def _last(self, device: int, stream: Any, when_ns: int) -> Operation | None:
         """The last operation launched on a stream before a time."""
         return last_until(self.streams.get((device, stream), []), when_ns, PUSHED)
 
-    def _next(self, device: int, stream: Any, when_ns: int) -> Operation | None:
-        own = self.streams.get((device, stream), [])
-        k = bisect_right(own, when_ns, key=PUSHED)
-        return own[k] if k < len(own) else None
-
-    # -- waits and memory --------------------------------------------------------------------------
+    # -- waits -------------------------------------------------------------------------------------
 
     def _read_waits(self) -> None:
         """Synchronizing calls; and operators that read a value where no such call is within."""
@@ -278,38 +239,6 @@ class _Kineto:
         self.builder.wait(
             kind, thread, slice.begin_ns, slice.end_ns, call, awaited, everything
         )  # fmt: skip
-
-    def _read_memory(self) -> None:
-        """Allocations belong to the outermost operator that made them: the operation itself, or the
-        first one that it launched."""
-        first: dict[int, Operation] = {}
-        launched = sorted(self._operations, key=PUSHED)
-        serials: dict[tuple[Context, int], int] = {}
-        for event in self.events.instants:
-            if event.name != "[memory]":
-                continue
-            args = event.args
-            if args.get("Device Type") not in (0, 1):
-                continue
-            ctx = gpu(args["Device Id"]) if args["Device Type"] == 1 else cpu()
-            key, nbytes = (ctx, args.get("Addr", 0)), args["Bytes"]
-            if nbytes > 0:
-                serials[key] = self.builder.serial()
-            serial = serials.get(key, 0) if nbytes > 0 else serials.pop(key, 0)
-            live, cached = args.get("Total Allocated", 0), 0
-            if args.get("Total Reserved"):
-                cached = max(0, args["Total Reserved"] - live)
-            maker = call = None
-            slice = last_until(self.outermost[event.thread], event.begin_ns, BEGIN)
-            if nbytes > 0 and slice is not None and event.begin_ns <= slice.end_ns:
-                maker, call = self.made_by.get(id(slice)), self.calls[id(slice)]
-                if maker is None and self.on_gpu:
-                    j = bisect_right(launched, slice.begin_ns, key=PUSHED)
-                    if j < len(launched) and launched[j].pushed_ns <= slice.end_ns:
-                        maker = first.setdefault(id(slice), launched[j])
-            if nbytes < 0:
-                live = cached = 0
-            self.builder.change(event.begin_ns, ctx, nbytes, serial, live, cached, call, maker)
 
 
 def _device(slice: Slice) -> int:
