@@ -12,8 +12,8 @@ from functools import cache, reduce
 from math import inf, log, pi
 from typing import Any
 
-from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
+from d2lmini.graph.lower import expand
 from d2lmini.onnx.writer import takes, takes_dtype
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, registry

@@ -41,9 +41,8 @@ from d2lmini.graph.cached_op import Compiled
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import Entry, Node, topological
-from d2lmini.graph.layout import Layout, Placement, lay_out
+from d2lmini.graph.layout import Layout, Placement, cost_of, lay_out
 from d2lmini.graph.lower import lower
-from d2lmini.graph.partitions import cost_of
 from d2lmini.graph.passes import Pass, simplify
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
