@@ -25,7 +25,7 @@ from d2lmini.onnx.formulas import write_formulas
 from d2lmini.onnx.writer import Writer, converter_of, package, tensor_type
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.infer import shapes_of
-from d2lmini.symbol.mxnet_ops import in_mxnet_words
+from d2lmini.symbol.json_format import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
 
 #: The modules with the converters.
