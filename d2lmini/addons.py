@@ -37,7 +37,7 @@ HOOKS = {
     "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",
-    "export_onnx": "d2lmini.onnx.block:export_onnx",
+    "export_onnx": "d2lmini.onnx:export_onnx",
     "Symbol.bind": "d2lmini.compat.bind",
     "run": "d2lmini.compat.mxnet_alias.runner:run",
     "examine": "d2lmini.compat.mxnet_alias.examine:examine",

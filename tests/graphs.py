@@ -22,7 +22,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph.gradient import gradients
+from d2lmini.graph.backward import gradients
 from d2lmini.graph.ir import Draw, Entry, Node, compute, topological
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import registry

@@ -179,8 +179,6 @@ class CapturedGraphs:
     def __init__(self, program: Program):
         self.program = program
         self.reason: str | None = None
-        if len(program.parts) > 1:
-            self.reason = "it runs in parts, so that its first results can be copied meanwhile"
         self.choice = GraphChoice(program)
         self._graphs = self.choice.graphs
         self._n_recorded = 0

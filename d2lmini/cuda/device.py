@@ -97,8 +97,6 @@ class CudaDevice(Device):
 
         if static:
             program.replays = CapturedGraphs(program)
-        if len(program.parts) > 1:
-            return None
         return partial(push_program, kind=ReplayTask) if static else push_program
 
     # -- copies ------------------------------------------------------------------------------------

@@ -70,8 +70,6 @@ def prepare_launches(lane: StreamWorker, call: Any, task: Any) -> Launches | str
         return call.choice  # type: ignore[no-any-return]
     if waits(call):
         return WAITING
-    if isinstance(call, Program) and len(call.parts) > 1:
-        return "it runs in parts"
     if isinstance(call, CallPlan) and not call.inputs and not given_of(task):
         return "it makes constants, which need not be kept"
     try:

@@ -31,7 +31,6 @@ from d2lmini import callsite
 from d2lmini.base import loaders
 from d2lmini.context import Context
 from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled, ProgramCache
 from d2lmini.graph.ir import Node
@@ -107,13 +106,6 @@ class PlacedTrace:
         """Collect all arrays of the graph except the inputs of the call."""
         made = arrays.now
         uses, ctx = self.trace.uses, self.ctx
-        # Gradients on several devices or processes must be transferred and summed: the earlier
-        # their transfer begins, the better.
-        self.op.overlaps = any(
-            _is_of_several_processes(x) or (len(x.list_ctx()) > 1 and not ctx.is_cpu)
-            for x in uses.values()
-            if isinstance(x, Parameter)
-        )
         filled = [
             x if x is None or isinstance(x, NDArray) else self._of_kind(x.data(ctx))
             for x in map(uses.get, self.op.variables)
@@ -389,8 +381,3 @@ def programs_of(compiled: CompiledForward) -> Programs:
             found.append(kind.forward)
             found += [backward.program for backward in list(kind._backward.values())]
     return found
-
-
-def _is_of_several_processes(param: Parameter) -> bool:
-    store = getattr(param._trainer, "_kvstore", None)
-    return getattr(store, "num_workers", 1) > 1

@@ -199,7 +199,7 @@ class HybridBlock(Block):
 
         With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment) forward
         keeps the fewest bytes for backward from which backward can compute what it reads by cheap
-        ops; results are equal to the bit (`graph/recompute.py`). Ops made under
+        ops; results are equal to the bit (`graph/backward.py`). Ops made under
         `AttrScope(force_mirroring="True")` are computed again without this flag.
 
         The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
@@ -279,18 +279,13 @@ class HybridBlock(Block):
             )
         export(self, compiled, path, epoch, remove_amp_cast)
 
-    def export_onnx(
-        self, path: str, *inputs: Any, dynamic_batch: bool = False, batch_axis: int = 0,
-        opset: int = 17,
-    ) -> str:  # fmt: skip
+    def export_onnx(self, path: str, *inputs: Any) -> str:
         """Write the Block as an ONNX model for inputs like these, and return the path.
 
-        The model always predicts (never trains), whatever the current mode. dynamic_batch: the
-        model accepts any size of the inputs' `batch_axis`, which every input has; the net is traced
-        for several sizes. opset: version of ONNX's operators, 13 to 18. Waits for the parameters.
+        The model always predicts (never trains), whatever the current mode, for inputs of these
+        shapes, in version 17 of ONNX's operators. Waits for the parameters.
 
-        Raises MXNetError, naming node and op, for ops without an ONNX operator and, with
-        dynamic_batch, for what depends on the batch in a way that ONNX does not say; ImportError
-        without the package `onnx` (`pip install d2lmini[onnx]`).
+        Raises MXNetError, naming node and op, for ops without an ONNX operator, such as recurrent
+        layers; ImportError without the package `onnx` (`pip install d2lmini[onnx]`).
         """
-        return addons.find("export_onnx")(self, path, inputs, dynamic_batch, batch_axis, opset)
+        return addons.find("export_onnx")(self, path, inputs)

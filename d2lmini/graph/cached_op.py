@@ -17,6 +17,8 @@ After `mxnet.nd.CachedOp`.
 A net that sees ever new shapes, sentences of every length or images of every size, is compiled for
 each. Programs take memory too: their text, code and graphs. So only those are kept that were used
 last, as many as `MOST_BYTES` hold, but always `LEAST`; and all take turns in the same arenas.
+
+A call is one node on autograd's tape (`ProgramNode`), whose gradients are one program too.
 """
 
 from __future__ import annotations
@@ -28,23 +30,24 @@ from typing import Any
 
 from d2lmini import environment
 from d2lmini.autograd import tape
+from d2lmini.autograd.backward_pass import grad_or_none
+from d2lmini.autograd.scopes import scope
+from d2lmini.autograd.tape import cell_of, value_of
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
+from d2lmini.graph.backward import cut_graph, gradients, mirror, recompute, residuals
 from d2lmini.graph.call import ProgramCall, launcher_of
-from d2lmini.graph.gradient import gradients
-from d2lmini.graph.ir import Entry, Node, topological, variables_of
-from d2lmini.graph.passes import simplify
-from d2lmini.graph.passes.pool_before_activation import pool_before_activation
+from d2lmini.graph.ir import Entry, Node, interpret, topological, variables_of
+from d2lmini.graph.passes import pool_before_activation, simplify
 from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
-from d2lmini.graph.program_node import Backward, ProgramNode
-from d2lmini.graph.recompute import cut_graph, mirror, recompute, residuals
 from d2lmini.graph.symbolic_trace import SymbolicTrace, one_at_a_time
 from d2lmini.graph.typed import draw_numbers, infer_types
 from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
+from d2lmini.symbol.evaluate import call_node
 
 # -- which programs are kept -----------------------------------------------------------------------
 
@@ -83,10 +86,6 @@ class ProgramCache:
             self._programs.remove(oldest)
             nbytes -= oldest[0].nbytes
             oldest[1]()
-
-    def remove(self, compiled: Any) -> None:
-        """It is not used any more."""
-        self._programs = [program for program in self._programs if program[0] is not compiled]
 
 
 # -- a net -----------------------------------------------------------------------------------------
@@ -133,7 +132,6 @@ class CachedOp:
         self._compiled: dict[tuple, Compiled] = {}
         self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)
-        self._overlaps = False
 
     @staticmethod
     def flag(flags: Any, name: str) -> bool:
@@ -146,25 +144,6 @@ class CachedOp:
         backward_do_mirror, or else by MXNET_BACKWARD_DO_MIRROR=1 in the environment."""
         asked = environment.read("MXNET_BACKWARD_DO_MIRROR")
         return self.flag({"backward_do_mirror": asked, **self.flags}, "backward_do_mirror")
-
-    @property
-    def overlaps(self) -> bool:
-        """True if what follows a gradient begins while others are computed: backward runs in parts
-        (`parts`) where it is long enough. Gluon asks for it where parameters lie on several devices
-        and gradients travel; on one, nothing could run meanwhile. What was compiled before is
-        forgotten by a change."""
-        return self._overlaps
-
-    @overlaps.setter
-    def overlaps(self, wanted: bool) -> None:
-        if wanted is not self._overlaps:
-            with one_at_a_time():
-                self._overlaps = wanted
-                for compiled in self._compiled.values():
-                    self.kept.remove(compiled)
-                self._compiled.clear()
-                self._known.clear()
-                self._last = (None, None)
 
     def __call__(self, *inputs: NDArray, out: Any = None) -> Any:
         """The outputs for these arrays: one NDArray or a list, or `out` itself, filled. MXNetError
@@ -259,7 +238,7 @@ class CachedOp:
         static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
         return Compiled(
             self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
-            self.overlaps, static, self.mirrors, self.trace,
+            static, self.mirrors, self.trace,
         )  # fmt: skip
 
 
@@ -281,13 +260,12 @@ class Compiled:
     def __init__(
         self, name: str, variables: list[Node], outputs: list[Entry],
         needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas,
-        overlaps: bool, static: bool, mirrors: bool, trace: SymbolicTrace,
+        static: bool, mirrors: bool, trace: SymbolicTrace,
     ):  # fmt: skip
         self.name = name
         self.ctx = ctx
         self.arenas = arenas
         self.used = now()
-        self.overlaps = overlaps
         self.static = static
         self.variables = variables
         self.training = modes.training
@@ -368,3 +346,113 @@ class Compiled:
                     program = self._backward[needs] = Backward(self, needs)
                     self.nbytes += TIMES_TEXT * len(program.program.source)
         return program
+
+
+# -- on the tape -----------------------------------------------------------------------------------
+
+
+class Backward:
+    """The program for some gradients, and which arrays it takes: inputs of the forward program,
+    what that kept, head gradients."""
+
+    def __init__(self, of: Compiled, needs: tuple[bool, ...]):
+        self.positions = [i for i in of.reached if needs[i]]
+        grads = [g for i, g in zip(of.reached, of.grads) if needs[i]]
+        used = set(variables_of(grads))
+        self.inputs = [i for i, v in enumerate(of.variables) if v in used]
+        self.kept = [i for i, v in enumerate(of.kept_variables) if v in used]
+        self.heads = [i for i, v in enumerate(of.heads) if v in used]
+        variables = [of.variables[i] for i in self.inputs]
+        variables += [of.kept_variables[i] for i in self.kept]
+        variables += [of.heads[i] for i in self.heads]
+        self.program = Program(f"{of.name}_backward", variables, grads, of.ctx, of.arenas)
+        self.calls = ProgramCall(self.program, of.ctx, launcher_of(self.program, of.ctx, of.static))
+
+
+class ProgramNode(tape.Node):
+    """A call of a compiled graph on the tape.
+
+    kept      inputs of the call, and what the forward program keeps for backward: results of its
+              own, or outputs; empty after a backward that does not retain the graph
+    cells     of each of these its cell (`Chunk`), None if backward does not read it
+    keys      what the forward program drew with: backward drops the same elements
+    """
+
+    __slots__ = ("cells", "compiled", "kept", "keys")
+
+    placing = True
+
+    def __init__(
+        self, compiled: Compiled, inputs: Sequence[NDArray], results: list[NDArray],
+        keys: Sequence[Any],
+    ):  # fmt: skip
+        shown = compiled.forward.specs[: len(compiled.outputs)]
+        parents: list[Any] = [None] * len(inputs)
+        for i in compiled.wanted:  # the others are constants
+            parents[i] = inputs[i]._node
+        super().__init__(tuple(parents), shown, compiled.ctx)
+        self.compiled = compiled
+        # Results without their place on the tape, for a node must not hold itself.
+        self.kept: Any = [*inputs, *[results[i]._alias(None) for i in compiled.kept_at]]
+        self.cells: Any = list(map(cell_of, self.kept))
+        for i in compiled.unread:
+            self.cells[i] = None
+        self.keys = keys
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.compiled.name
+
+    def gradients(
+        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
+    ) -> Sequence[Any]:
+        backward = self.compiled.backward(tuple(needs))
+        if graph:
+            return self._record_gradients(gs, backward.positions)
+        n = len(self.parents)
+        inputs = [
+            value_of(self, self.kept[i], self.cells[i])
+            for i in (*backward.inputs, *[n + i for i in backward.kept])
+        ]
+        inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
+                   for i in backward.heads]  # fmt: skip
+        outs = [places[i] for i in backward.positions]
+        results = backward.calls(inputs, self.keys, outs)
+        grads: list[Any] = [None] * n
+        for i, g in zip(backward.positions, results):
+            grads[i] = g
+        return grads
+
+    def _record_gradients(self, gs: list[Any], positions: Sequence[int]) -> Sequence[Any]:
+        """The gradients with a history of their own: the call is done again op by op, from the
+        inputs with their history, and the tape of that is walked back."""
+        of = self.compiled
+        copies = []
+        for i, (x, cell, parent) in enumerate(zip(self.kept, self.cells, self.parents)):
+            x = (value_of(self, x, cell) if cell else x)._alias(parent)
+            # Its own place on the tape, though two inputs may be one array; and what the call
+            # has changed already is not changed again.
+            if i in positions or i in of.forward.mutated:
+                x = x.copy()
+            copies.append(x)
+        values = dict(zip(of.variables, copies))
+
+        def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
+            if node.op is None:
+                return [values[node]]
+            return call_node(node, inputs, self.ctx, self.keys)
+
+        with scope(True, of.training):
+            outputs = interpret(of.typed, call)
+        heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
+        wanted = [copies[i] for i in positions]
+        grads_of_heads = [g for _, g in heads]
+        found = grad_or_none([y for y, _ in heads], wanted, grads_of_heads, True, True, True)
+        grads: list[Any] = [None] * len(copies)
+        for i, g in zip(positions, found):
+            grads[i] = g
+        return grads
+
+    def release(self) -> None:
+        self.parents = None
+        self.kept = self.cells = []

@@ -41,12 +41,18 @@ from typing import Any
 import numpy as np
 
 from d2lmini import addons
-from d2lmini.graph.blocks import in_blocks, place_or_new, side_by_side
-from d2lmini.graph.emit_numpy import is_product, lines_of, product, write_group
+from d2lmini.graph.emit_numpy import (
+    in_blocks,
+    is_product,
+    lines_of,
+    place_or_new,
+    product,
+    side_by_side,
+    write_group,
+)
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
 from d2lmini.graph.layout import Buffer, Placement, lay_out
 from d2lmini.graph.lower import lower
-from d2lmini.graph.partitions import Partition, cost_of, parts_of
 from d2lmini.graph.steps import Number, steps_of
 from d2lmini.graph.text import (
     WIDTH,
@@ -82,18 +88,14 @@ class Writer:
     nodes      line of the text -> the node that the line computes
     layout     the places of the values
     numbers    names of scalar operands, by the text that defines them
-    parts      the parts that run as tasks of their own; if there are several, `run` is a generator
     """
 
     def __init__(
-        self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], most_parts: int = 1,
-        on_gpu: bool = False,
-    ):  # fmt: skip
+        self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = False
+    ):
         outputs = lower(outputs, on_gpu)
-        self.layout = lay_out(inputs, outputs, most_parts > 1, on_gpu)
+        self.layout = lay_out(inputs, outputs, on_gpu)
         self.statements = self.layout.statements
-        costs = [cost_of(self.layout, statement) for statement in self.statements]
-        self.parts = parts_of(self.layout, costs, most_parts)
         self.on_gpu = on_gpu
         self._gpu: Any = addons.find("emit_cuda") if on_gpu else None
         self.namespace: dict[str, Any] = dict(_COMMON)
@@ -111,20 +113,19 @@ class Writer:
         self._body: list[tuple[str, Node | None]] = []
         self.name = self.identifier(name)
         self._begin(inputs, outputs)
-        for part in self.parts:
-            self._open(part, outputs)
-            for when in range(part.begin, part.end):
-                statement = self.statements[when]
-                if len(statement.nodes) == 1 and statement.shape is None:
-                    self._alone(statement.nodes[0])
-                elif statement.shape is None:
-                    self._side_by_side(statement.nodes)
-                elif self._gpu is not None:
-                    self._gpu.write_kernel(self, statement)
-                else:
-                    write_group(self, statement)
-                self._drop_dead(when)
-            self._close(part)
+        for when, statement in enumerate(self.statements):
+            if len(statement.nodes) == 1 and statement.shape is None:
+                self._alone(statement.nodes[0])
+            elif statement.shape is None:
+                self._side_by_side(statement.nodes)
+            elif self._gpu is not None:
+                self._gpu.write_kernel(self, statement)
+            else:
+                write_group(self, statement)
+            self._drop_dead(when)
+        for entry, number in self.layout.copied:
+            self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
+        self.write(f"return [{', '.join(self._results)}]")
         self._assemble()
 
     # -- names -------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ class Writer:
     # -- the beginning and the end -----------------------------------------------------------------
 
     def _begin(self, inputs: Sequence[Node], outputs: Sequence[Entry]) -> None:
-        """Define the names of the inputs and outputs."""
+        """Define the names of the inputs and outputs, and the arrays in the arena."""
         for node in inputs:
             self._names[node, 0] = self.identifier(node.name)
         names = [self._names[node, 0] for node in inputs]
@@ -241,39 +242,21 @@ class Writer:
             self.identifier(f"copy_of_{e[0].name}" if number in copied else _value_name(e))
             for number, e in enumerate(outputs)
         ]
-
-    def _open(self, part: Partition, outputs: Sequence[Entry]) -> None:
-        """Begin a part: define the outputs that the part is the first to write. The first part also
-        defines the arrays in the arena."""
-        if len(self.parts) > 1:
-            self.write(f"# Part {self.parts.index(part) + 1} of {len(self.parts)}.")
-        for number in part.opens:
-            shape, dtype = spec_of(outputs[number])
+        for number, output in enumerate(outputs):
+            shape, dtype = spec_of(output)
             place = f"given_or_new(xp, places[{number}], {shape}, {self.dtype(dtype)})"
             self.write(f"{self._results[number]} = {place}")
         for buffer in dict.fromkeys(self.layout.buffers.values()):
             entry = buffer.entries[0]
             shape, dtype = buffer.spec
-            if buffer.output is None and part.begin == 0:
+            if buffer.output is None:
                 name = self._names[buffer] = self.identifier(_value_name(entry))
                 self._frame.append(f"{name} = arena({buffer.offset}, {shape}, {self.dtype(dtype)})")
-            elif buffer.output in part.opens:
+            else:
                 name, result = self._results[buffer.output], spec_of(outputs[buffer.output])
                 self._names[buffer] = self._view_name(
                     name, result.shape, shape, entry[0].name, False
                 )
-
-    def _close(self, part: Partition) -> None:
-        """End a part: copy the results that were not computed in their outputs, and yield or return
-        the finished outputs."""
-        for entry, number in self.layout.copied:
-            if number in part.finishes:
-                self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
-        if len(self.parts) > 1:
-            pairs = [f"({number}, {self._results[number]})" for number in part.finishes]
-            self.write(f"yield [{', '.join(pairs)}]")
-        else:
-            self.write(f"return [{', '.join(self._results)}]")
 
     def write(self, line: str, node: Node | None = None) -> None:
         """Add a line to `run`; `node`: the node that the line computes."""

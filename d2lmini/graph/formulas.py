@@ -20,8 +20,8 @@ from typing import Any
 
 from d2lmini.context import Context, cache_releasers
 from d2lmini.device.devices import device_of, find_known
-from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Inputs, Node
+from d2lmini.graph.lower import expand
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program

@@ -48,9 +48,9 @@ from collections.abc import Sequence
 from math import prod
 
 from d2lmini import addons
+from d2lmini.graph.backward import compute_late
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
-from d2lmini.graph.recompute import compute_late
 from d2lmini.graph.rows import (
     Cut,
     Needs,

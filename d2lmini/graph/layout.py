@@ -17,17 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
 from d2lmini.device.storage import SMALL
+from d2lmini.graph.backward import MIRRORED
 from d2lmini.graph.constant import CONSTANT
 from d2lmini.graph.fusion import Statement, side_by_side, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
 from d2lmini.graph.plan import Life, arrange
-from d2lmini.graph.recompute import MIRRORED
 from d2lmini.graph.steps import may_overwrite, steps_of
 from d2lmini.graph.text import try_view, view_text
+from d2lmini.ndarray.plan import BYTES_PER_US, FLOPS_PER_US, PRODUCT_FLOPS_PER_US
 from d2lmini.ops.spec import Spec
 
 
@@ -250,25 +252,20 @@ class Layout:
         return copied
 
 
-def lay_out(
-    inputs: Sequence[Node], outputs: Sequence[Entry], last_first: bool, on_gpu: bool = False
-) -> Layout:
+def lay_out(inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = False) -> Layout:
     """The layout with the smaller arena: what comes last may just as well be computed first.
 
     Gradients of weights are asked for from the first layer to the last, and become known from the
     last to the first: in that order what each of them needs does not have to wait for the others.
-    With `last_first` so it is where both arenas are as large and the statements the same. More
-    statements count only where values are computed again, which is done for memory.
+    More statements count only where values are computed again, which is done for memory.
     """
     layout = Layout(inputs, outputs, _order(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
-    if not last_first and layout.plan.nbytes <= SMALL:
+    if layout.plan.nbytes <= SMALL:
         return layout  # no arena takes less
     other = Layout(inputs, outputs, _order(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
-    if last_first and other.plan.nbytes == layout.plan.nbytes:
-        better = _groups(other) == _groups(layout)
     mirrored = any(MIRRORED in node.labels for s in layout.statements for node in s.nodes)
     fewer = len(other.statements) <= len(layout.statements)
     return other if better and (fewer or mirrored) else layout
@@ -280,14 +277,47 @@ def _order(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:
     return found if on_gpu else side_by_side(found)
 
 
-def _groups(layout: Layout) -> set[tuple[Node, ...]]:
-    """The ops of each group, in whatever order these run."""
-    return {
-        tuple(statement.nodes) for statement in layout.statements if statement.shape is not None
-    }
-
-
 def _is_pointwise(node: Node) -> bool:
     op = node.op
     assert op is not None
     return op.elementwise and not op.mutates and len(node.specs or ()) == 1
+
+
+# -- what a statement takes ------------------------------------------------------------------------
+
+#: A statement without its work, in microseconds; what a product of a matrix with a vector reads.
+STATEMENT_US = 0.4
+READ_PER_US = 6e4
+
+
+class Cost(NamedTuple):
+    """Arithmetic, bytes read and written, and the predicted run time in microseconds."""
+
+    flops: float
+    nbytes: float
+    us: float
+
+
+def cost_of(layout: Layout, statement: Statement) -> Cost:
+    """Of one statement."""
+    flops = compute_us = 0.0
+    bytes_per_us = BYTES_PER_US
+    moved: dict[Entry, int] = {}
+    for node in statement.nodes:
+        if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
+            continue
+        op = node.op
+        assert op is not None and node.specs is not None
+        count = op.count_flops(list(map(spec_of, node.sources)), node.specs, node.own_attrs)
+        flops += count
+        if callable(op.flops):
+            compute_us += count / PRODUCT_FLOPS_PER_US
+            bytes_per_us = READ_PER_US
+        else:
+            compute_us += count / FLOPS_PER_US
+        for entry in (*node.sources, *node.outputs):
+            if layout.kinds[entry] is not Placement.BLOCK:
+                moved[entry] = spec_of(entry).nbytes
+    nbytes = sum(moved.values())
+    us = STATEMENT_US + max(compute_us, nbytes / bytes_per_us) if moved else 0.0
+    return Cost(flops, nbytes, us)

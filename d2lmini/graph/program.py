@@ -34,9 +34,9 @@ from __future__ import annotations
 import linecache
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,15 +44,25 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
-from d2lmini.graph.code import code_of
 from d2lmini.graph.codegen import Writer
-from d2lmini.graph.inline import inlined
 from d2lmini.graph.ir import Entry, Node, spec_of, with_order
-from d2lmini.graph.partitions import ProgramCost, together
+from d2lmini.graph.layout import cost_of
+from d2lmini.graph.lower import inlined
 from d2lmini.graph.plan import Arena, Arenas, Run
+from d2lmini.graph.text import code_of
 from d2lmini.ops.kernels import kind_of
 
 _serial = count()
+
+
+class ProgramCost(NamedTuple):
+    """What a call takes: arithmetic, bytes read and written by its statements, memory for
+    intermediate results, and how many of the statements are fused groups."""
+
+    flops: float
+    nbytes: float
+    arena_nbytes: int
+    groups: int
 
 
 class Program:
@@ -69,7 +79,6 @@ class Program:
     arena_nbytes  how large an arena it needs
     cost          of one call
     predicted_us  predicted run time
-    parts         those that may run as tasks of their own, `most_parts` or fewer; see `parts`
     xp            the array module of its device
     replays       its recordings as CUDA graphs, where such are wanted; see `cuda.cuda_graph`
     arenas        where its calls find memory for intermediate results
@@ -85,7 +94,6 @@ class Program:
         outputs: Sequence[Entry],
         ctx: Context | None = None,
         arenas: Arenas | None = None,
-        most_parts: int = 1,
     ):
         self._ctx = ctx or cpu()
         self.xp = device_of(self._ctx).xp
@@ -96,14 +104,13 @@ class Program:
         self.specs = [spec_of(entry) for entry in outputs]
         self.anywhere: list[np.ndarray | None] = [None] * len(outputs)
         self.mutated = [i for i, node in enumerate(self.inputs) if node in outputs.changed]
-        writer = Writer(name, self.inputs, outputs, most_parts, self.xp is not np)
+        writer = Writer(name, self.inputs, outputs, self.xp is not np)
         self.source = writer.text
         self.plan = writer.layout.plan
-        self.parts = writer.parts
-        whole = together([part.cost for part in self.parts])
+        costs = [cost_of(writer.layout, statement) for statement in writer.statements]
+        flops, nbytes, self.predicted_us = map(sum, zip(*costs)) if costs else (0.0, 0.0, 0.0)
         groups = sum(statement.shape is not None for statement in writer.statements)
-        self.cost = ProgramCost(whole.flops, whole.nbytes, self.plan.nbytes, groups)
-        self.predicted_us = whole.us
+        self.cost = ProgramCost(flops, nbytes, self.plan.nbytes, groups)
         self._nodes = writer.nodes
         # Empty arrays have a place too, though it has no bytes.
         self.arena_nbytes = max(self.plan.nbytes, 1) if self.plan.lives else 0
@@ -125,9 +132,6 @@ class Program:
         `arrays` are C-contiguous. Several calls may run at once. An error names the node in which
         it happened, and the line that made that.
         """
-        if len(self.parts) > 1:
-            found = dict(output for done in self.begin(arrays, places, keys) for output in done)
-            return [found[i] for i in range(len(self.outputs))]
         arena = self.arenas.take(self.arena_nbytes)
         try:
             return self.run_in(arena.function(self), arrays, places, keys)
@@ -142,20 +146,6 @@ class Program:
             return run(arrays, places, keys)
         except Exception as problem:
             raise self._explain(problem) from problem
-
-    def begin(
-        self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray | None], keys: Sequence[Any]
-    ) -> Iterator[list[tuple[int, np.ndarray]]]:
-        """The same part by part, where there are several: what each has finished, as pairs (number
-        of the output, result). A place is looked up in the part that opens it; an input is not read
-        after the last part that names it, nor an output's place after it was given out."""
-        arena = self.arenas.take(self.arena_nbytes)
-        try:
-            yield from arena.function(self)(arrays, places, keys)  # type: ignore[misc]
-        except Exception as problem:
-            raise self._explain(problem) from problem
-        finally:
-            self.arenas.give_back(arena)
 
     def bind(self, arena: Callable[[int, Any, Any], Any] | None, xp: Any = None) -> Run:
         """The function for an arena: with names for what will lie there. `xp` stands for the array

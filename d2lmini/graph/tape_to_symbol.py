@@ -22,8 +22,8 @@ from typing import Any
 from d2lmini.autograd.tape import Leaf, OpNode
 from d2lmini.autograd.tape import Node as Step
 from d2lmini.base import MXNetError
+from d2lmini.graph.cached_op import ProgramNode
 from d2lmini.graph.ir import Entry, Node, forget_call, transform
-from d2lmini.graph.program_node import ProgramNode
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 

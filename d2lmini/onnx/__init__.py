@@ -4,10 +4,12 @@
     onnx.export_model("net-symbol.json", "net-0000.params", [(1, 1, 28, 28)])    # its files
 
 It takes the package `onnx` (`pip install d2lmini[onnx]`); d2lmini imports it only here, when it is
-used. A net is written for the shapes of its inputs, with a batch of any size if that is asked for.
+used. A net is written for the shapes of its inputs.
 
 `graph.py` goes from a Symbol to a model; `writer.py` says what a converter is; the other files are
 the converters. After `mxnet.onnx`.
+
+`Block.export_onnx` traces the net as `hybridize` does it, with the shapes of example inputs.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import files
+from d2lmini import autograd, files
 from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
+from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.graph.ir import variables_of
+from d2lmini.graph.symbolic_trace import SymbolicTrace, input_names, plain
 from d2lmini.ndarray import NDArray, load
 from d2lmini.onnx.formulas import FORMULAS
 from d2lmini.onnx.graph import OF_SHAPE, export, labels_of
-from d2lmini.onnx.writer import Sizes, package
-from d2lmini.ops.core import as_dtype, registry
+from d2lmini.onnx.writer import package
+from d2lmini.ops.core import Spec, as_dtype, registry
 from d2lmini.symbol import Symbol
 
 __all__ = ["export_model", "get_operator_support", "save_model"]
@@ -45,16 +49,13 @@ def export_model(
     run_shape_inference: bool = False,
     input_type: Any = None,
     input_shape: Any = None,
-    opset_version: int | None = None,
 ) -> str:
     """Write a Symbol with its parameters to `onnx_file_path`, and return that path.
 
     sym, params: a Symbol and arrays by name, with or without 'arg:' and 'aux:' before it; or the
     two files that `HybridBlock.export` writes. in_shapes: a shape for each variable that is no
     parameter and no label, in the order of `list_arguments`. in_types: their dtypes, or one for all
-    (older names: input_shape, input_type). dynamic: any size will do where `dynamic_input_shapes`
-    has None, the same one wherever it has; without that, any size of batch. opset_version: of
-    ONNX's operators, 13 to 18, or 17.
+    (older names: input_shape, input_type).
 
     MXNetError, naming node and op, for what cannot be said in ONNX; ImportError without `onnx`.
     """
@@ -64,8 +65,8 @@ def export_model(
     if wanted is None:
         raise MXNetError("export_model: in_shapes is missing: a list with one shape for each input")
     given = [tuple(shape) for shape in wanted]
-    if dynamic:
-        given = _any_size(given, dynamic_input_shapes)
+    if dynamic or dynamic_input_shapes:
+        raise MXNetError("export_model: dynamic shapes are left out: write a file for each shape")
     names = _inputs_of(symbol, arrays)
     if len(given) != len(names):
         raise MXNetError(
@@ -73,8 +74,8 @@ def export_model(
         )
     types = input_type if input_type is not None else in_types
     types = list(types) if isinstance(types, (list, tuple)) else [types] * len(names)
-    inputs = {n: (s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
-    model = export(lambda batch: (symbol, arrays), inputs, opset_version or 17)
+    inputs = {n: Spec(s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
+    model = export(symbol, arrays, inputs)
     if run_shape_inference:
         model = package().shape_inference.infer_shapes(model)
     return save_model(model, onnx_file_path, verbose)
@@ -113,13 +114,6 @@ def _values(params: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _any_size(shapes: list[tuple], dynamic: Sequence[Sequence[Any]] | None) -> list[Sizes]:
-    """The shapes with None where any size will do."""
-    if dynamic is None:
-        return [(None, *shape[1:]) for shape in shapes]
-    return [tuple(n if isinstance(n, int) else None for n in shape) for shape in dynamic]
-
-
 def _inputs_of(symbol: Symbol, arrays: Mapping[str, Any]) -> list[str]:
     """Variables that are no parameters, without the labels that only training asks for."""
     labels = labels_of(symbol._entries)
@@ -127,3 +121,26 @@ def _inputs_of(symbol: Symbol, arrays: Mapping[str, Any]) -> list[str]:
         node.name for node in variables_of(symbol._entries)
         if node.name not in arrays and node not in labels
     ]  # fmt: skip
+
+
+def export_onnx(block: Any, path: str | PathLike[str], inputs: tuple) -> str:
+    """Write `block` for inputs like these; see `HybridBlock.export_onnx`. Waits."""
+    flat, form = flatten(list(inputs))
+    names = input_names(len(flat))
+    is_np = any(x is not None and x.is_np for x in flat)
+    specs = [None if x is None else x._spec for x in flat]
+    trace = SymbolicTrace(names, specs, getattr(block, "_sees_shapes", True), is_np)
+    with autograd.pause(train_mode=False):
+        block(*inputs)  # sizes that are not known yet follow from a call
+        trace.run(
+            lambda *args: block(*args),
+            lambda values: regroup(values, form)[0],
+            lambda: block.collect_params().values(),
+        )
+    shown = tuple(plain(trace.symbol)._entries[i] for i in trace.outputs if isinstance(i, int))
+    params = {
+        node.name: (used if isinstance(used, NDArray) else used._reduce()).asnumpy()
+        for node, used in trace.uses.items()
+    }
+    given = {name: spec for name, spec in zip(names, specs) if spec is not None}
+    return save_model(export(Symbol(shown), params, given), path)

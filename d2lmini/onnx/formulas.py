@@ -12,8 +12,8 @@ from functools import cache, reduce
 from math import inf, log, pi
 from typing import Any
 
-from d2lmini.graph.inline import expand
 from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
+from d2lmini.graph.lower import expand
 from d2lmini.onnx.writer import takes, takes_dtype
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, registry
@@ -40,22 +40,6 @@ def _swapaxes(data: Any, *, dim1: int, dim2: int) -> Any:
     order = [*range(data.ndim)]
     order[dim1], order[dim2] = order[dim2], order[dim1]
     return data.transpose(axes=tuple(order))
-
-
-def _rnn_layer(
-    data: Any, i2h: Any, h2h: Any, i2h_bias: Any, h2h_bias: Any, state: Any, cell: Any = None, *,
-    mode: str,
-) -> Any:  # fmt: skip
-    """A cell over one step or all of them is a layer, whose parameters are one vector."""
-    one_step = data.ndim == 2
-    parts = [part.reshape((-1,)) for part in (i2h, h2h, i2h_bias, h2h_bias)]
-    states = [x.expand_dims(0) for x in (state, cell) if x is not None]
-    y, _, *cells = registry["RNN"](
-        data.expand_dims(0) if one_step else data, registry["concat"](*parts, dim=0), *states,
-        state_size=state.shape[-1], num_layers=1, mode=mode, state_outputs=True,
-    )  # fmt: skip
-    squeeze = registry["squeeze"]
-    return [squeeze(y, axis=0) if one_step else y, *(squeeze(c, axis=0) for c in cells)]
 
 
 #: Functions of arrays, and of an array and a number on either side.
@@ -94,7 +78,6 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "rint": lambda x: (x - 0.5).ceil(),
     "logical_not": lambda x: x == 0,
     "smooth_l1": _smooth_l1,
-    "_rnn_layer": _rnn_layer,
     "Embedding": lambda data, weight, **_attrs: registry["take"](weight, data),
     "swapaxes": _swapaxes,
     "add_n": lambda *xs: reduce(operator.add, xs),
@@ -111,12 +94,12 @@ def _composed(op: Op) -> Composed:
     return Composed(FORMULAS[op.name], op.name)
 
 
-def write_formulas(entries: list[Entry], opset: int) -> list[Entry]:
+def write_formulas(entries: list[Entry]) -> list[Entry]:
     """The graph with the formulas of those calls that have no converter."""
 
     def formula_of(node: Node) -> Composed | None:
         if isinstance(node.op, Composed):
-            return None if takes(opset, node) else node.op
+            return None if takes(node) else node.op
         is_written = node.op is not None and node.op.name in FORMULAS and takes_dtype(node)
         return _composed(node.op) if is_written else None
 

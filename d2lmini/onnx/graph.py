@@ -7,13 +7,11 @@ The steps, each a function below:
     write_nodes   what depends on parameters and shapes alone is computed here, by our own ops; a
                   converter for each other node
     model_of      the protocol buffers
-
-For a batch of any size the net is written for several sizes, see `any_batch.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,57 +20,39 @@ from d2lmini.base import MXNetError
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.ir import Entry, Node, compute, interpret, spec_of, topological
 from d2lmini.graph.typed import infer_types
-from d2lmini.onnx import elementwise, layers, recurrent, shapes
-from d2lmini.onnx.any_batch import BATCHES, FIXED, merge
+from d2lmini.onnx import elementwise, layers, shapes
 from d2lmini.onnx.formulas import write_formulas
-from d2lmini.onnx.writer import Sizes, Writer, converter_of, package, tensor_type
+from d2lmini.onnx.writer import Writer, converter_of, package, tensor_type
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.infer import shapes_of
-from d2lmini.symbol.mxnet_ops import in_mxnet_words
+from d2lmini.symbol.json_format import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
 
 #: The modules with the converters.
-FAMILIES = (elementwise, shapes, layers, recurrent)
+FAMILIES = (elementwise, shapes, layers)
 
-#: Version of the operators -> version of the file format that came with it.
-IR_VERSIONS = {13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8}
+#: The version of ONNX's operators, and of the file format that came with it.
+OPSET, IR_VERSION = 17, 8
 
 #: Ops that look at nothing but a shape.
 OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array", "_contrib_arange_like")
 
 Arrays = Mapping[str, np.ndarray]
 
-#: The graph of a net and the arrays that it uses, for a size of the batch.
-At = Callable[[int], tuple[Symbol, Arrays]]
+#: Shape and dtype of each input by name.
+Inputs = Mapping[str, Spec]
 
 
-def export(at: At, inputs: Mapping[str, tuple[Sizes, Any]], opset: int = 17) -> Any:
-    """The ONNX model of a net, whose graph, with the values of its parameters and auxiliary states
-    by name, is `at(batch)`.
+def export(symbol: Symbol, params: Arrays, inputs: Inputs) -> Any:
+    """The ONNX model of a net, with the values of its parameters and auxiliary states by name.
 
-    inputs: (shape, dtype) of its other variables; a size of None may be any. MXNetError, naming
-    node and op, for what cannot be said in ONNX; ImportError without the package `onnx`.
+    inputs: the specs of its other variables. MXNetError, naming node and op, for what cannot be
+    said in ONNX; ImportError without the package `onnx`.
     """
     package()
-    if opset not in IR_VERSIONS:
-        raise MXNetError(f"opset {opset} is not one of {', '.join(map(str, IR_VERSIONS))}")
-    batch_of = next(((n, s.index(None)) for n, (s, _) in inputs.items() if None in s), None)
-    writers: list[Writer] = []
-    for batch in BATCHES[: None if batch_of else 1]:
-        try:
-            symbol, params = at(batch)
-            outputs = typed(symbol, params, inputs, batch, opset)
-        except Exception as problem:  # the net's own, which sees this batch for the first time
-            if batch_of is None:
-                raise
-            raise MXNetError(
-                f"export to ONNX: this net does not take a batch of any size, as {batch}: "
-                f"{problem}; {FIXED}"
-            ) from problem
-        writers.append(write_nodes(outputs, params, symbol.list_outputs(), opset))
-    w = merge(writers, inputs, batch_of) if batch_of else writers[0]
-    specs = [[spec for _, spec in written.outputs] for written in writers]
-    return model_of(w, inputs, list(zip(*specs)))
+    return model_of(
+        write_nodes(typed(symbol, params, inputs), params, symbol.list_outputs()), inputs
+    )
 
 
 def labels_of(entries: Sequence[Entry]) -> set[Node]:
@@ -81,11 +61,8 @@ def labels_of(entries: Sequence[Entry]) -> set[Node]:
     return {e[0] for node in losses for e in node.inputs[1:] if e is not None and e[0].op is None}
 
 
-def typed(
-    symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Mapping[str, tuple[Sizes, Any]],
-    batch: int, opset: int,
-) -> list[Entry]:  # fmt: skip
-    """The graph with its shapes, for a size of the batch."""
+def typed(symbol: Symbol, params: Arrays, inputs: Inputs) -> list[Entry]:
+    """The graph with its shapes."""
     entries = in_mxnet_words(symbol._entries, others=True)
     labels = labels_of(entries)
     specs = {}
@@ -95,8 +72,7 @@ def typed(
         if node.name in params:
             specs[node] = Spec(params[node.name].shape, params[node.name].dtype)
         elif node.name in inputs:
-            shape, dtype = inputs[node.name]
-            specs[node] = Spec(tuple(batch if n is None else n for n in shape), dtype)
+            specs[node] = inputs[node.name]
         elif node not in labels:
             raise MXNetError(
                 f"export to ONNX: variable {node.name!r} is neither a parameter nor an input: "
@@ -104,14 +80,12 @@ def typed(
             )
     shapes = shapes_of(entries, {node: spec.shape for node, spec in specs.items()})
     specs |= {n: Spec(shapes[n, 0] or (), "float32") for n in labels if n not in specs}
-    return write_formulas(infer_types(entries, specs, training=False)[1], opset)
+    return write_formulas(infer_types(entries, specs, training=False)[1])
 
 
-def write_nodes(
-    outputs: Sequence[Entry], params: Arrays, wanted: Sequence[str], opset: int
-) -> Writer:
+def write_nodes(outputs: Sequence[Entry], params: Arrays, wanted: Sequence[str]) -> Writer:
     """Convert every node. wanted: the names of the outputs."""
-    w = Writer(opset)
+    w = Writer()
     names: dict[Entry, str] = {}
 
     def name_of(entry: Entry) -> str:
@@ -167,10 +141,8 @@ def _rename_outputs(w: Writer, values: list[str], wanted: Sequence[str]) -> list
     return [new[value] for value in values]
 
 
-def model_of(
-    w: Writer, inputs: Mapping[str, tuple[Sizes, Any]], specs: Sequence[Sequence[Spec]]
-) -> Any:
-    """The model, checked by onnx's own checker. specs: of each output, for several batches."""
+def model_of(w: Writer, inputs: Inputs) -> Any:
+    """The model, checked by onnx's own checker."""
     onnx = package()
     helper = onnx.helper
     nodes = [
@@ -178,29 +150,21 @@ def model_of(
         for i, (operator, given, results, attrs, name) in enumerate(w.nodes)
     ]
     used = {name for node in nodes for name in node.input}
-    ins = [
-        helper.make_tensor_value_info(
-            name, tensor_type(dtype), ["batch" if n is None else n for n in shape]
-        )
-        for name, (shape, dtype) in inputs.items()
-    ]
-    outs = [
-        helper.make_tensor_value_info(name, tensor_type(spec.dtype), _common([s.shape for s in of]))
-        for (name, spec), of in zip(w.outputs, specs)
+    ins, outs = [
+        [
+            helper.make_tensor_value_info(name, tensor_type(spec.dtype), spec.shape)
+            for name, spec in values
+        ]
+        for values in (inputs.items(), w.outputs)
     ]
     constants = [onnx.numpy_helper.from_array(a, n) for n, a in w.arrays.items() if n in used]
     graph = helper.make_graph(nodes, "net", ins, outs, constants)
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", w.opset)], producer_name="d2lmini",
-        ir_version=IR_VERSIONS[w.opset],
+        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="d2lmini",
+        ir_version=IR_VERSION,
     )  # fmt: skip
     try:
         onnx.checker.check_model(model, full_check=True)
     except Exception as problem:  # its errors share no class of their own
         raise MXNetError(f"export to ONNX: the model would not be valid: {problem}") from problem
     return model
-
-
-def _common(shapes: Sequence[Sequence[int]]) -> list[int | None]:
-    """The sizes that all shapes have, and None for others."""
-    return [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*shapes)]

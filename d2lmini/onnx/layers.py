@@ -129,17 +129,13 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
 # -- normalization ---------------------------------------------------------------------------------
 
 
-def _gives_no_moments(opset: int, node: Node) -> bool:
+def _gives_no_moments(node: Node) -> bool:
     return not node.attrs["output_mean_var"]
 
 
-def _over_axis_1(opset: int, node: Node) -> bool:
-    data, gamma = map(spec_of, node.sources[:2])
-    of_axis_1 = len(data.shape) > 1 and node.attrs["axis"] % len(data.shape) == 1
-    # Before version 15 all dtypes had to be equal.
-    return (
-        of_axis_1 and _gives_no_moments(opset, node) and (opset > 14 or data.dtype == gamma.dtype)
-    )
+def _over_axis_1(node: Node) -> bool:
+    ndim = len(spec_of(node.sources[0]).shape)
+    return ndim > 1 and node.attrs["axis"] % ndim == 1 and _gives_no_moments(node)
 
 
 @converts("BatchNorm", when=_over_axis_1)
@@ -149,9 +145,9 @@ def _batch_norm(w: Writer, node: Node, x: str, gamma: str, *rest: str) -> str:
     return w.add("BatchNormalization", x, gamma, *rest, epsilon=node.attrs["eps"])
 
 
-def _over_last_axis(opset: int, node: Node) -> bool:
+def _over_last_axis(node: Node) -> bool:
     ndim = len(spec_of(node.sources[0]).shape)
-    return opset >= 17 and node.attrs["axis"] % ndim == ndim - 1 and _gives_no_moments(opset, node)
+    return node.attrs["axis"] % ndim == ndim - 1 and _gives_no_moments(node)
 
 
 @converts("LayerNorm", when=_over_last_axis)
@@ -168,7 +164,7 @@ def _activation(w: Writer, node: Node, x: str) -> str:
     return w.add("Softplus" if kind == "softrelu" else kind.capitalize(), x)
 
 
-@converts("LeakyReLU", when=lambda opset, node: node.attrs["act_type"] in ("elu", "leaky", "prelu"))
+@converts("LeakyReLU", when=lambda node: node.attrs["act_type"] in ("elu", "leaky", "prelu"))
 def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
     if gamma:  # it broadcasts along the channels
         return w.add("PRelu", x, w.reshape_to(gamma, (-1,) + (1,) * (len(w.x.shape) - 2)))
@@ -176,7 +172,7 @@ def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
     return w.add(operator, x, alpha=node.attrs["slope"])
 
 
-def _plain(opset: int, node: Node) -> bool:
+def _plain(node: Node) -> bool:
     return not (node.attrs["use_length"] or node.attrs["temperature"] or node.attrs["dtype"])
 
 

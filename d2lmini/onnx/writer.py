@@ -25,17 +25,14 @@ from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.ops.core import Spec, registry
 
-#: A shape; a size of None in an input's may be any.
-Sizes = tuple[Any, ...]
-
 Converter = Callable[..., Any]
 
 
 def converts(
-    *names: str, when: Callable[[int, Node], bool] | None = None
+    *names: str, when: Callable[[Node], bool] | None = None
 ) -> Callable[[Converter], Converter]:
-    """Register a converter for these ops: it becomes their `onnx`. when: (opset, node) -> whether
-    the converter takes this call; of another call of a composed op the formula is written."""
+    """Register a converter for these ops: it becomes their `onnx`. when: whether the
+    converter takes this call; of another call of a composed op the formula is written."""
 
     def register(converter: Any) -> Converter:
         converter.when = when
@@ -47,11 +44,11 @@ def converts(
     return register
 
 
-def takes(opset: int, node: Node) -> bool:
+def takes(node: Node) -> bool:
     """Is there a converter for this call?"""
     assert node.op is not None
     when = getattr(node.op.onnx, "when", None)
-    return node.op.onnx is not None and (when is None or when(opset, node))
+    return node.op.onnx is not None and (when is None or when(node))
 
 
 #: Functions that cut their results, besides those of one array.
@@ -105,7 +102,6 @@ def package() -> Any:
 class Writer:
     """The graph in the making.
 
-    opset    version of ONNX's operators
     nodes    (operator, inputs, outputs, attributes, name of our node) each
     arrays   initializers by name
     values   what is known before the net runs
@@ -115,13 +111,12 @@ class Writer:
 
     here: Node
 
-    def __init__(self, opset: int, name: str = ""):
-        self.opset = opset
+    def __init__(self) -> None:
         self.nodes: list[tuple[str, list[str], list[str], dict[str, Any], str]] = []
         self.arrays: dict[str, np.ndarray] = {}
         self.values: dict[Entry, np.ndarray] = {}
         self.outputs: list[tuple[str, Spec]] = []
-        self.here = Node(None, name)
+        self.here = Node(None, "")
         self._count = 0
 
     def _name(self, what: str) -> str:
@@ -176,7 +171,7 @@ class Writer:
     def reshape_to(self, x: str, sizes: Sequence[int]) -> str:
         """x in another shape, of which one size may be -1, which is inferred."""
         # To Reshape a 0 means "as it was": an empty array is told so.
-        empty = {"allowzero": 1} if 0 in sizes and self.opset >= 14 else {}
+        empty = {"allowzero": 1} if 0 in sizes else {}
         return self.add("Reshape", x, self.array(list(sizes)), **empty)
 
     def cast(self, x: str, dtype: Any) -> str:
@@ -184,8 +179,8 @@ class Writer:
         return self.add("Cast", x, to=tensor_type(dtype))
 
     def reduce(self, operator: str, x: str, axes: Sequence[int], keepdims: bool = False) -> str:
-        """ReduceSum and its family; where the axes go depends on the version."""
-        if operator == "ReduceSum" or self.opset >= 18:
+        """ReduceSum and its family, of which the others take the axes as an attribute."""
+        if operator == "ReduceSum":
             return self.add(operator, x, self.array(list(axes)), keepdims=int(keepdims))
         return self.add(operator, x, axes=list(axes), keepdims=int(keepdims))
 

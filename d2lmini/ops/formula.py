@@ -6,7 +6,7 @@ what a call of the formula gives:
 - `Local`: the result on arrays, one primitive after the other (`interpret`);
 - `Sketch`: the shape and dtype of the result (`infer_by_formula`);
 - `Taped`: the gradients of the inputs (`pull_back`), from the rules of the primitives;
-- `Written`: the graph of the formula (`graph/inline.py`).
+- `Written`: the graph of the formula (`graph/lower.py`).
 
 >>> import numpy as np
 >>> from d2lmini.ops.core import Spec, registry

@@ -17,11 +17,10 @@ from typing import Any
 
 from d2lmini.base import loaders, missing_attribute
 from d2lmini.ops.core import registry
-from d2lmini.symbol.attribute import AttrScope
 from d2lmini.symbol.compose import variable
 from d2lmini.symbol.json_format import load, load_json, save
 from d2lmini.symbol.namespaces import Namespace, public_functions
-from d2lmini.symbol.naming import NameManager, Prefix
+from d2lmini.symbol.naming import AttrScope, NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
 from d2lmini.symbol.traced import Traced
 

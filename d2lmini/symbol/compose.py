@@ -23,8 +23,7 @@ from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype
 from d2lmini.ops.facts import Facts
 from d2lmini.serialize import flag_of
-from d2lmini.symbol.attribute import HIDDEN, AttrScope, labels_of, text_of
-from d2lmini.symbol.naming import NameManager
+from d2lmini.symbol.naming import HIDDEN, AttrScope, NameManager, labels_of, text_of
 from d2lmini.symbol.symbol import Symbol, apply_op, tracer
 
 

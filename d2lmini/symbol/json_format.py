@@ -22,23 +22,37 @@ inputs without a version, and omitted parameters that every op of the kind has.
 
 A file is untrusted: each row is checked before it becomes a node, nothing in the file is executed,
 and any error is an MXNetError that names the file and the node.
+
+Convert a graph to ops that MXNet has.
+
+Most ops are the same in MXNet, some under another name (`op.mxnet_name`). Some of ours fuse what
+takes several ops in MXNet (a loss from logits, `x[1, ::2]` of a traced `forward`): these declare an
+equivalent (`op.written_in_mxnet`), which replaces them. An op without an equivalent, such as the
+ops of our gradients, is an error.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.ir import topological
+>>> gap = sym._contrib_isnan(sym.var("x"), name="gap")
+>>> [node.op.name for node in topological(in_mxnet_words(gap._entries)) if node.op]
+['_not_equal']
 """
 
 from __future__ import annotations
 
 import json
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
 from os import PathLike, fspath
 from typing import Any, NoReturn
 
 from d2lmini import files
 from d2lmini.base import MXNetError
-from d2lmini.graph.ir import Entry, Node, topological
+from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
-from d2lmini.symbol.attribute import HIDDEN, decode_label, encode_label, text_of
+from d2lmini.ops.fluent import Fluent
 from d2lmini.symbol.compose import initial_label
 from d2lmini.symbol.lists import attribute_texts
-from d2lmini.symbol.mxnet_ops import in_mxnet_words
+from d2lmini.symbol.naming import HIDDEN, decode_label, encode_label, text_of
 from d2lmini.symbol.symbol import Symbol
 
 #: The version of MXNet with this format: 1.9.1.
@@ -285,3 +299,64 @@ def _reduce(self: Symbol) -> tuple[Any, ...]:
 Symbol.tojson = tojson  # type: ignore[attr-defined]
 Symbol.save = save  # type: ignore[attr-defined]
 Symbol.__reduce__ = _reduce  # type: ignore[method-assign,assignment]
+
+
+# -- a graph in MXNet's ops ------------------------------------------------------------------------
+
+
+def in_mxnet_words(
+    entries: Sequence[Entry], remove_amp_cast: bool = False, others: bool = False
+) -> list[Entry]:
+    """The graph behind `entries` in ops that MXNet has.
+
+    remove_amp_cast: drop casts that mixed precision inserted. For an op without an equivalent in
+    MXNet, MXNetError naming the op and the node; with `others` the op stays.
+    """
+
+    def rule(node: Node, inputs: Inputs) -> Replacement | None:
+        if node.op is None:
+            return None
+        if node.op.name in ("amp_cast", "amp_multicast") and remove_amp_cast:
+            return inputs
+        if node.op.mxnet_rule is not None:
+            return [_written_out(node, inputs)]
+        if not node.op.in_mxnet and not others:
+            raise MXNetError(
+                f"node {node.name!r}: MXNet has no op {node.op.name!r}, which is d2lmini's own, so "
+                "this graph cannot be written to its file format; use ops of MXNet's instead"
+            )
+        return None if inputs is node.inputs else node.replace(inputs=inputs, specs=None)
+
+    return transform(entries, rule)
+
+
+def _written_out(node: Node, inputs: Sequence[Entry | None]) -> Entry:
+    """The nodes that replace one of our nodes; the last of them gets its name."""
+    op = node.op
+    assert op is not None and op.mxnet_rule is not None
+    numbers = count()
+    values = [None if entry is None else _Value(entry, node, numbers) for entry in inputs]
+    try:
+        last = op.mxnet_rule(*values, **node.attrs).entry[0]
+    except MXNetError as problem:
+        raise MXNetError(f"node {node.name!r}: {problem}") from None
+    return Node(last.op, node.name, last.inputs, last.attrs, None, node.labels), 0
+
+
+class _Value(Fluent):
+    """The value type on which a `written_in_mxnet` rule computes: an entry of the nodes that
+    replace `node`, which are named after it and numbered."""
+
+    __slots__ = ("entry", "node", "numbers")
+
+    def __init__(self, entry: Entry, node: Node, numbers: Iterator[int]):
+        self.entry = entry
+        self.node = node
+        self.numbers = numbers
+
+    @staticmethod
+    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> _Value:
+        node, numbers = inputs[0].node, inputs[0].numbers
+        name = f"{node.name}_{op.name.strip('_')}{next(numbers)}"
+        entries = tuple([None if x is None else x.entry for x in inputs])
+        return _Value((Node(op, name, entries, attrs, None, node.labels), 0), node, numbers)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
-from d2lmini.symbol.attribute import HIDDEN, text_of
+from d2lmini.symbol.naming import HIDDEN, text_of
 
 
 def output_name(entry: Entry) -> str:

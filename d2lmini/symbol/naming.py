@@ -11,12 +11,43 @@
 
 After `mxnet.name`. `NameManager.current` is the innermost manager of this thread; outside all
 scopes each thread has a manager of its own.
+
+Attributes and labels of nodes: the scope of labels, and the texts that MXNet's files hold.
+
+`AttrScope` gives labels to all variables and nodes made in it, such as their device group.
+`AttrScope.current` is the innermost scope of this thread. After `mxnet.attribute`.
+
+>>> from d2lmini import sym
+>>> from d2lmini.symbol import AttrScope
+>>> with AttrScope(ctx_group="first", lr_mult="0.1"):
+...     w = sym.var("w")
+>>> w.attr("lr_mult"), w.attr("ctx_group")
+('0.1', 'first')
+
+In a file every value is a string. Each op converts the strings back: `Op.bind_attributes` converts
+strings as it does a user's words.
+
+>>> import numpy as np
+>>> [text_of(v) for v in (True, None, 3, 1e-05, (5, 5), (2,), (None, 1), np.dtype("float32"))]
+['True', 'None', '3', '1e-05', '(5, 5)', '(2,)', '(None, 1)', 'float32']
+
+Labels, which users attach to nodes, share one table with the attributes there. Labels with a
+meaning in MXNet are written between double underscores. On a node with an op all other labels are,
+too, since an op accepts no unknown attribute:
+
+>>> encode_label("lr_mult", False), encode_label("note", False), encode_label("note", True)
+('__lr_mult__', 'note', '__note__')
+>>> decode_label("__lr_mult__"), decode_label("__shape__")
+('lr_mult', '__shape__')
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from d2lmini.ops.elementwise import FAMILIES
 from d2lmini.scopes import Scope, Undo, swap
@@ -104,3 +135,68 @@ OPERATOR_HINTS = {
 def operator_hint(name: str) -> str:
     """The name, without its number, of a node of the op `name` that an operator made."""
     return OPERATOR_HINTS.get(name) or name.lower()
+
+
+# -- labels and attributes -------------------------------------------------------------------------
+
+
+#: Labels that MXNet stores as '__lr_mult__', ... while users write and read 'lr_mult', ...
+HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+
+
+def text_of(value: Any) -> str:
+    """An attribute's value as a string."""
+    if isinstance(value, (tuple, list)):
+        parts = [text_of(v) for v in value]
+        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (np.dtype, type)):
+        return np.dtype(value).name
+    return str(value)
+
+
+def encode_label(name: str, on_op: bool) -> str:
+    """The key of a label in a file."""
+    if name.startswith("__") or not (on_op or name in HIDDEN):
+        return name
+    return f"__{name}__"
+
+
+def decode_label(key: str) -> str:
+    """The name of a label, from its key in a file."""
+    plain = key[2:-2] if key.startswith("__") and key.endswith("__") else ""
+    return plain if plain in HIDDEN else key
+
+
+def check_labels(given: Mapping[str, Any]) -> None:
+    """ValueError for values that are not strings."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ValueError(f"attributes are strings, got {name}={value!r}")
+
+
+class AttrScope(Scope, metaclass=PerThread):
+    """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
+
+    def __init__(self, **labels: str):
+        check_labels(labels)
+        self._attr = labels
+
+    def get(self, labels: dict[str, str] | None) -> dict[str, str]:
+        """The labels of this scope, updated with `labels`."""
+        if not self._attr:
+            return labels or {}
+        return {**self._attr, **(labels or {})}
+
+    def _begin(self, undo: Undo) -> AttrScope:
+        swap(undo, self, "_attr", {**AttrScope.current._attr, **self._attr})
+        swap(undo, AttrScope, "current", self)
+        return self
+
+
+def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """Convert a user's labels to the form that nodes keep: labels with a meaning in MXNet under
+    their plain names. ValueError for values that are not strings."""
+    check_labels(given)
+    return {decode_label(name): value for name, value in given.items()}

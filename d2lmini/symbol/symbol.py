@@ -40,9 +40,8 @@ from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Value, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent
 from d2lmini.symbol import lists
-from d2lmini.symbol.attribute import AttrScope, labels_of
 from d2lmini.symbol.lists import output_name
-from d2lmini.symbol.naming import NameManager, operator_hint
+from d2lmini.symbol.naming import AttrScope, NameManager, labels_of, operator_hint
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):

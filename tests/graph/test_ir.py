@@ -7,9 +7,9 @@ import random
 import pytest
 
 from d2lmini import nd, sym
+from d2lmini.graph.backward import cut_graph, recompute, residuals
 from d2lmini.graph.ir import Node, interpret, mutated_by, topological, transform, variables_of
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.recompute import cut_graph, recompute, residuals
 from d2lmini.graph.symbolic_trace import plain
 from d2lmini.graph.typed import graph_of
 from d2lmini.ops.core import registry

@@ -17,12 +17,12 @@ from oracle import Oracle
 
 from d2lmini import AttrScope, autograd, cpu, engine, nd, random, storage, sym
 from d2lmini.gluon import HybridBlock, nn
+from d2lmini.graph.backward import MIRRORED, cut_graph, min_cut, mirror, recompute, residuals
 from d2lmini.graph.ir import topological
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import KEPT
 from d2lmini.graph.program import Program
-from d2lmini.graph.recompute import MIRRORED, cut_graph, min_cut, mirror, recompute, residuals
-from d2lmini.graph.verify import verify
+from d2lmini.graph.typed import verify
 
 
 def nbytes(entries) -> int:

@@ -8,9 +8,8 @@ import pytest
 from d2lmini import autograd, nd, sym
 from d2lmini.gluon import nn
 from d2lmini.graph.ir import topological
-from d2lmini.graph.passes.pool_before_activation import RISING, pool_before_activation
-from d2lmini.graph.typed import graph_of
-from d2lmini.graph.verify import verify
+from d2lmini.graph.passes import RISING, pool_before_activation
+from d2lmini.graph.typed import graph_of, verify
 
 POOLS = {
     "squares": dict(kernel=(2, 2), stride=(2, 2)),

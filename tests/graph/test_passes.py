@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from d2lmini import MXNetError, sym
 from d2lmini.autograd.scopes import scope
 from d2lmini.graph import passes
-from d2lmini.graph import verify as checker
+from d2lmini.graph import typed as checker
+from d2lmini.graph.backward import cut_graph, gradients, recompute, residuals
 from d2lmini.graph.constant import Constant, constant, uniform
-from d2lmini.graph.gradient import gradients
 from d2lmini.graph.ir import Draw, Node, topological
-from d2lmini.graph.passes import bind_values, simplify
-from d2lmini.graph.recompute import cut_graph, recompute, residuals
-from d2lmini.graph.typed import graph_of, listing
-from d2lmini.graph.verify import GraphError, effects, verify
+from d2lmini.graph.passes import simplify
+from d2lmini.graph.typed import GraphError, effects, graph_of, listing, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.traced import Traced
@@ -187,33 +185,6 @@ def test_bool_arrays_beside_numbers_become_int64():
 
 
 # -- constants -------------------------------------------------------------------------------------
-
-
-def test_fancy_func_turns_into_its_result():
-    """The seeds' example: with 1, 2, 3 and 4 given nothing is left to compute but print(10)."""
-    a, b, c, d = (sym.var(name) for name in "abcd")
-    e = a + b
-    f = c + d
-    before = graph_of(e + f, a=(1,), b=(1,), c=(1,), d=(1,))
-    assert ops(before) == ["elemwise_add"] * 3
-    after = simplify(bind_values(before, {"a": 1, "b": 2, "c": 3, "d": 4}))
-    assert listing(after).splitlines()[0].split("  ")[0].endswith("= 10.0")
-    assert ops(after) == ["_graph_constant"] and variables(after) == []
-    # One that is not given is all that is left.
-    after = simplify(bind_values(before, {"a": 1, "b": 2, "d": 4}))
-    assert [v.name for v in variables(after)] == ["c"]
-    assert ops(after) == ["_plus_scalar"] * 2 and after[0][0].attrs == {"scalar": 3.0}
-
-
-def test_bound_refuses_what_is_no_constant():
-    before = graph_of(x + y, x=(2,), y=(2,))
-    with pytest.raises(MXNetError, match=r"'z' is no variable of this graph; variables are"):
-        bind_values(before, {"z": 1})
-    norm = sym.BatchNorm(x, name="n")
-    shapes = {f"n_{name}": (3,) for name in ("gamma", "beta", "moving_mean", "moving_var")}
-    before = graph_of(norm, True, x=(2, 3), **shapes)
-    with pytest.raises(MXNetError, match="'n_moving_var' is changed when the graph runs"):
-        bind_values(before, {"n_moving_var": 1})
 
 
 def test_large_constants_are_left_to_the_run_unless_they_are_one_number():
@@ -421,7 +392,7 @@ def test_passes_are_checked_when_asked(monkeypatch):
     monkeypatch.setattr(checker, "checking", True)
     with pytest.raises(GraphError, match="bad: exp gives"):
         simplify(v.exp()._entries, [broken])
-    code = "from d2lmini.graph import verify; print(verify.checking)"
+    code = "from d2lmini.graph import typed; print(typed.checking)"
     for value, answer in (("1", "True"), ("0", "False")):
         said = subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "D2LMINI_VERIFY": value},

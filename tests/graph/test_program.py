@@ -25,7 +25,7 @@ from rows import by, over
 from d2lmini import MXNetError, cpu, engine, nd, storage, sym
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import fusion, rows
-from d2lmini.graph.blocks import in_blocks
+from d2lmini.graph.emit_numpy import in_blocks
 from d2lmini.graph.ir import Draw, Node
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import Arenas

@@ -7,8 +7,9 @@ from unittest import mock
 import pytest
 
 from d2lmini import autograd, gluon, nd
-from d2lmini.graph import code, formulas
-from d2lmini.graph.code import code_of
+from d2lmini.graph import formulas
+from d2lmini.graph import text as code
+from d2lmini.graph.text import code_of
 from d2lmini.ops.composed import INTERPRETED
 
 nn = gluon.nn

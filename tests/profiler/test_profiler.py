@@ -25,7 +25,6 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.draw.timeline import columns
 from d2lmini.gluon import nn
 from d2lmini.gluon.contrib.nn import SyncBatchNorm
-from d2lmini.graph import partitions
 from d2lmini.profiler import Operation, Trace
 
 
@@ -162,33 +161,6 @@ def test_a_lazy_scope_shows_what_it_pushed_and_what_that_needs():
     assert last.line == "e = d + c" and len(made) == 1 and first.number in trace.needs(last.number)
     assert trace.needs(made[0].number) == (first.number,)
     assert made[0].flops > 0
-    in_order(trace)
-
-
-def test_a_compiled_net_shows_its_parts(monkeypatch):
-    monkeypatch.setattr(partitions, "LEAST_US", 0.0)
-    net = nn.HybridSequential()
-    net.add(nn.Dense(8, activation="tanh"), nn.Dense(8, activation="tanh"), nn.Dense(2))
-
-    def step() -> None:
-        with autograd.record():
-            ys = [net(x) for x in xs]
-        autograd.backward(ys)
-
-    with virtual_gpus(2, link_gb_s=100) as places:
-        net.initialize(ctx=places)
-        net.hybridize()
-        xs = [nd.ones((4, 5), ctx=ctx) for ctx in places]
-        for _ in range(2):
-            step()
-        with profile() as trace:
-            step()
-    for ctx in places:
-        several = [each for each in trace.operations if each.ctx == ctx and " of " in each.name]
-        assert len(several) > 1 and all(each.flops > 0 for each in several)
-        for one, other in pairwise(several):
-            assert one.number in trace.needs(other.number)
-            assert trace.ordered(one.number, other.number)
     in_order(trace)
 
 

@@ -16,7 +16,7 @@ from d2lmini import sym
 from d2lmini.base import MXNetError
 from d2lmini.graph.ir import Node, topological
 from d2lmini.ops.core import registry
-from d2lmini.symbol.mxnet_ops import in_mxnet_words
+from d2lmini.symbol.json_format import in_mxnet_words
 
 
 def lenet():

@@ -49,8 +49,10 @@ STOPS: dict[str, list[tuple[str, str]]] = {
         ("graph/symbolic_trace.py", "a call with Symbols leaves its graph behind"),
     ],
     "One pass": [
-        ("graph/passes/cse.py", "common subexpressions: a whole pass on a page"),
-        ("graph/passes/__init__.py", "the order of the passes"),
+        (
+            "graph/passes.py",
+            "common subexpressions: a whole pass on a page; the order of the passes",
+        ),
         ("graph/fusion.py", "which ops run together, block by block"),
     ],
     "One printed program": [

@@ -23,7 +23,6 @@ from d2lmini.cuda.device import logical_gpus
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.distributed import dist
 from d2lmini.engine.core import Var
-from d2lmini.graph import partitions
 
 N = 64
 
@@ -242,27 +241,3 @@ def test_ranks_that_differ_are_told_before_the_gpus_begin(monkeypatch):
             with pytest.raises(MXNetError, match="the ranks differ"):
                 x.asnumpy()
         assert not machine.issued["allReduce"]
-
-
-def test_compiled_backward_runs_in_parts_where_gradients_travel(monkeypatch):
-    """To other processes, as to other devices."""
-    monkeypatch.setattr(partitions, "LEAST_US", 0.0)
-    with processes(monkeypatch, 2):
-        tasks = []
-        for kind in ("device", "dist_sync"):
-            net = gluon.nn.HybridSequential()
-            net.add(*[gluon.nn.Dense(4, in_units=4) for _ in range(6)])
-            net.initialize()
-            net.hybridize()
-            trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=kind)
-            for _ in range(2):
-                with autograd.record():
-                    y = net(nd.ones((2, 4)))
-                engine.waitall()
-                before = engine.stats().executed
-                y.backward()
-                engine.waitall()
-            tasks.append(engine.stats().executed - before)
-            trainer.step(1)
-            engine.waitall()
-        assert tasks[1] > tasks[0]

@@ -16,17 +16,16 @@ from symbol_values import evaluate
 
 from d2lmini import d2l, init, nd, sym
 from d2lmini.base import MXNetError
-from d2lmini.gluon import nn, rnn
+from d2lmini.gluon import nn
 from d2lmini.gluon.flatten_args import flatten
 from d2lmini.graph.ir import Node
-from d2lmini.onnx.block import export_onnx
 from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import Op
+from d2lmini.ops.core import Op, Spec
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
-from d2lmini.onnx import export_model, get_operator_support  # noqa: E402
+from d2lmini.onnx import export_model, export_onnx, get_operator_support  # noqa: E402
 from d2lmini.onnx.graph import export  # noqa: E402
 
 
@@ -92,10 +91,6 @@ REFUSED = (
 )  # fmt: skip
 
 
-#: What has to be known, by op.
-PARAMETERS = {"RNN": ("x1",), "_rnn_layer": ("x1", "x2", "x3", "x4")}
-
-
 def for_whole_numbers(case: Any) -> bool:
     """Most of ONNX's functions are for floating numbers only, and so is division by zero."""
     return any(i.dtype.kind in "iu" for i in case.inputs[:1])
@@ -104,10 +99,9 @@ def for_whole_numbers(case: Any) -> bool:
 @each(CASES)
 def test_op_equals_onnxruntime(case: Any):
     symbol, values = symbol_of(case)
-    params = {k: values[k] for k in PARAMETERS.get(find(case.op).name, ())}
-    inputs = {k: (v.shape, v.dtype) for k, v in values.items() if k not in params}
+    inputs = {k: Spec(v.shape, v.dtype) for k, v in values.items()}
     try:
-        model = export(lambda batch: (symbol, params), inputs)
+        model = export(symbol, {}, inputs)
     except MXNetError as problem:
         text = str(problem)
         known = any(words in text for words in REFUSED)
@@ -183,16 +177,6 @@ def resnet18():
     return net
 
 
-class Unrolled(nn.HybridBlock):
-    """A cell over five steps, and what a dense layer makes of them."""
-
-    def __init__(self, cell: Any, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.cell, self.out = cell, nn.Dense(3, flatten=False)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        outputs, states = self.cell.unroll(5, x, layout="NTC", merge_outputs=True)
-        return self.out(outputs), states[0]
 
 
 class Seen(nn.HybridBlock):
@@ -209,14 +193,11 @@ class Seen(nn.HybridBlock):
 
 
 NETS = {
-    "mlp": (mlp, (3, 7), (8, 7)),
-    "lenet": (lenet, (2, 1, 28, 28), (5, 1, 28, 28)),
-    "resnet18": (resnet18, (2, 1, 28, 28), (3, 1, 28, 28)),
-    "resnet18 of plain blocks": (lambda: d2l.resnet18(10), (2, 1, 28, 28), None),
-    "lstm cell": (lambda: Unrolled(rnn.LSTMCell(8)), (2, 5, 4), (7, 5, 4)),
-    "gru cell": (lambda: Unrolled(rnn.GRUCell(8)), (2, 5, 4), (7, 5, 4)),
-    "rnn cell": (lambda: Unrolled(rnn.RNNCell(8, activation="relu")), (2, 5, 4), (7, 5, 4)),
-    "plain forward": (Seen, (2, 3), None),
+    "mlp": (mlp, (3, 7)),
+    "lenet": (lenet, (2, 1, 28, 28)),
+    "resnet18": (resnet18, (2, 1, 28, 28)),
+    "resnet18 of plain blocks": (lambda: d2l.resnet18(10), (2, 1, 28, 28)),
+    "plain forward": (Seen, (2, 3)),
 }
 
 
@@ -234,123 +215,22 @@ def check(net: Any, path: str, inputs: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_net(name: str, tmp_path: Any):
-    make, shape, other = NETS[name]
+    make, shape = NETS[name]
     net = make()
     net.initialize(init.Xavier())
     x = random(*shape) if name != "plain forward" else nd.array([[1, 2, 3], [9, 0, 4]])
-    for opset in (17,) if "resnet" in name else (13, 17, 18):
-        path = str(tmp_path / f"{opset}.onnx")
-        assert export_onnx(net, path, (x,), opset=opset) == path
-        check(net, path, [x])
-    if other is not None:
-        path = net.export_onnx(str(tmp_path / "any.onnx"), x, dynamic_batch=True)
-        for batch in (x, random(*other)):
-            check(net, path, [batch])
+    path = str(tmp_path / "net.onnx")
+    assert export_onnx(net, path, (x,)) == path
+    check(net, path, [x])
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("layer", [rnn.LSTM, rnn.GRU, rnn.RNN])
-def test_recurrent_layers(layer: Any, bidirectional: bool, tmp_path: Any):
-    net = layer(8, 2, bidirectional=bidirectional)
-    net.initialize(init.Uniform(0.5))
-    path = net.export_onnx(
-        str(tmp_path / "net.onnx"), random(5, 3, 4), dynamic_batch=True, batch_axis=1
-    )
-    for batch in (3, 6):
-        check(net, path, [random(5, batch, 4)])
-    path = net.export_onnx(str(tmp_path / "fixed.onnx"), random(5, 3, 4))
-    check(net, path, [random(5, 3, 4)])
-
-
-def test_states_are_inputs_and_outputs(tmp_path: Any):
-    net = rnn.LSTM(8, 2, layout="NTC")
-    net.initialize(init.Uniform(0.5))
-    x, states = random(3, 5, 4), [random(2, 3, 8, seed=1), random(2, 3, 8, seed=2)]
-    path = net.export_onnx(str(tmp_path / "net.onnx"), x, states)
-    names = [i.name for i in runtime.InferenceSession(path).get_inputs()]
-    y, (h, c) = net(x, states)
-    values = dict(zip(names, [x.asnumpy(), *(s.asnumpy() for s in states)], strict=True))
-    for mine, theirs in zip((y, h, c), run(path, values), strict=True):
-        np.testing.assert_allclose(theirs, mine.asnumpy(), rtol=1e-4, atol=1e-5)
-
-
-# -- a batch of any size ---------------------------------------------------------------------------
+# -- integers ---------------------------------------------------------------------------
 
 
 def of(function: Any) -> Any:
-    net = function if isinstance(function, Plain) else nn.HybridLambda(function)
+    net = nn.HybridLambda(function)
     net.initialize(init.Uniform(0.5))
     return net
-
-
-class Plain(nn.HybridBlock):
-    """A forward that sees the size of the batch."""
-
-    def __init__(self, function: Any):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Any) -> Any:
-        return self.function(x)
-
-
-#: Programs in which the batch is somewhere else, or its size is used.
-MOVED = {
-    "squeeze": lambda F, x: F.squeeze(F.expand_dims(F.repeat(x, 2, 1), 1), axis=1),
-    "pick": lambda F, x: F.pick(F.transpose(x), F.zeros((6,)), axis=-1),
-    "take": lambda F, x: F.take(x, F.zeros((2,)) + 3),
-    "sort": lambda F, x: F.sort(x, axis=0, is_ascend=False),
-    "topk of all": lambda F, x: F.topk(x, axis=None, k=4, ret_typ="value"),
-    "half": lambda F, x: F.slice(x, begin=(0,), end=(None,), step=(2,)),
-    "from the third on": lambda F, x: F.slice(x, begin=(2,), end=(9,)),
-    "all pairs": lambda F, x: F.flatten(F.dot(x, x, transpose_b=True) + 1),
-    "group norm": lambda F, x: F.GroupNorm(
-        F.expand_dims(F.transpose(x), 0), F.ones((2,)), F.zeros((2,)), num_groups=2
-    ),
-    "the numbers of the features": lambda F, x: F.contrib.arange_like(x, axis=1),
-    "ones, and a sum": lambda F, x: F.sum(F.ones_like(x) * x, axis=0),
-    "shape": Plain(lambda x: x.reshape((x.shape[0], 2, -1)).sum() / x.shape[0]),
-    "the last": Plain(lambda x: x[x.shape[0] - 1, 1:] + nd.zeros((x.shape[0], 5))),
-    "one value, twice": Plain(lambda x: (x[:, 0], x[:, 0].T)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("example", [1, 2, 5])
-@pytest.mark.parametrize("name", MOVED)
-def test_nothing_is_assumed_of_the_batch(name: str, example: int, tmp_path: Any):
-    net = of(MOVED[name])
-    path = net.export_onnx(str(tmp_path / "any.onnx"), random(example, 6) + 3, dynamic_batch=True)
-    for batch in (1, 2, 5, 7):
-        x = random(batch, 6) + 3
-        expected = flatten([net(x)])[0]
-        for y, e in zip(run(path, {"data": x.asnumpy()}), expected, strict=True):
-            assert y.shape == e.shape
-            np.testing.assert_allclose(y, e.asnumpy(), rtol=1e-4, atol=1e-4)
-
-
-#: What cannot be said of any batch, and the words that say so.
-ASSUMED = {
-    "an array of the batch": (Plain(lambda x: x + nd.arange(x.shape[0]).reshape((-1, 1))),
-                              "the array would be different for a batch of 3"),
-    "the numbers of the batch": (lambda F, x: F.contrib.arange_like(x, axis=0),
-                                 "the array would be different for a batch of 3"),
-    "a branch": (Plain(lambda x: x.exp() if x.shape[0] > 9 else -x), "for a batch of 1009"),
-    "even batches": (lambda F, x: F.reshape(x, shape=(2, -1, 6)), "does not take .* as 3"),
-    "a loop": (Plain(lambda x: sum(x[i] for i in range(x.shape[0]))), "for a batch of 3"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ASSUMED)
-def test_what_is_assumed_of_the_batch_is_refused(name: str, tmp_path: Any):
-    function, words = ASSUMED[name]
-    with pytest.raises(MXNetError, match=f"{words}.*without dynamic_batch"):
-        of(function).export_onnx(str(tmp_path / "a.onnx"), random(2, 6), dynamic_batch=True)
-
-
-def test_an_input_without_the_batch_is_named(tmp_path: Any):
-    net = Plain(lambda x: x + 1)
-    with pytest.raises(MXNetError, match=r"'data' of shape \(6,\) has no batch_axis=1"):
-        net.export_onnx(str(tmp_path / "a.onnx"), random(6), dynamic_batch=True, batch_axis=1)
 
 
 #: Functions of integers that ONNX's operators compute as ours do.
@@ -408,9 +288,8 @@ def test_export_model(tmp_path: Any):
     for source in ((symbol, params), files):
         path = export_model(*source, [(3, 6)], np.float32, str(tmp_path / "net.onnx"))
         np.testing.assert_allclose(run(path, {"data": x})[0], expected[0], rtol=1e-5)
-    any_size = export_model(*files, [(3, 6)], onnx_file_path=str(tmp_path / "a.onnx"), dynamic=True)
-    twice = run(any_size, {"data": np.concatenate([x, x])})[0]
-    np.testing.assert_allclose(twice[3:], expected[0], rtol=1e-5)
+    with pytest.raises(MXNetError, match="write a file for each shape"):
+        export_model(*files, [(3, 6)], dynamic=True)
     model = onnx.load(path)
     assert [o.name for o in model.graph.output] == ["softmax_output"]
     assert [i.name for i in model.graph.input] == ["data"]
@@ -421,7 +300,7 @@ def test_what_is_known_is_computed():
     w = sym.var("w")
     y = sym.dot(sym.var("x"), sym.transpose(w * 2) + 1, name="y")
     values = {"w": random(4, 3).asnumpy(), "x": random(2, 3).asnumpy()}
-    model = export(lambda batch: (y, {"w": values["w"]}), {"x": ((2, 3), "float32")})
+    model = export(y, {"w": values["w"]}, {"x": Spec((2, 3), "float32")})
     assert [node.op_type for node in model.graph.node] == ["MatMul"]
     np.testing.assert_allclose(run(model, values)[0], evaluate(y, values)[0], rtol=1e-5)
 
@@ -431,7 +310,7 @@ def test_inputs_and_constants_as_outputs():
     y = sym.relu(x, name="y")
     both = sym.Group([x, y, w, y])
     values = {"x": random(3).asnumpy(), "w": random(2).asnumpy()}
-    model = export(lambda batch: (both, {"w": values["w"]}), {"x": ((3,), "float32")})
+    model = export(both, {"w": values["w"]}, {"x": Spec((3,), "float32")})
     for mine, theirs in zip(evaluate(both, values), run(model, values), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -442,19 +321,7 @@ def test_inputs_and_constants_as_outputs():
 def test_an_op_without_a_converter_is_named():
     y = sym.linalg.potrf(sym.var("x"), name="root") + 1
     with pytest.raises(MXNetError, match=r"node 'root': linalg_potrf: this op has no converter"):
-        export(lambda batch: (y, {}), {"x": ((2, 2), "float32")})
-
-
-def test_what_depends_on_the_batch_is_named():
-    y = sym.reshape(sym.var("x"), shape=(6, 2), name="fixed")
-    with pytest.raises(MXNetError, match=r"does not take a batch of any size.*'fixed'"):
-        export(lambda batch: (y, {}), {"x": ((None, 4), "float32")})
-    y = sym.squeeze(sym.var("x"), name="y")  # it drops the axis of a batch of 1
-    with pytest.raises(MXNetError, match=r"'y': the array would be .* batch of 3; export it"):
-        export(lambda batch: (y, {}), {"x": ((None, 4, 3), "float32")})
-    y = sym.Pooling(sym.swapaxes(sym.var("x"), dim1=0, dim2=2), kernel=(1,), name="y")
-    model = export(lambda batch: (y, {}), {"x": ((None, 4, 3), "float32")})
-    assert run(model, {"x": np.zeros((7, 4, 3), "float32")})[0].shape == (3, 4, 7)
+        export(y, {}, {"x": Spec((2, 2), "float32")})
 
 
 def test_calls_that_do_not_fit():
@@ -463,10 +330,8 @@ def test_calls_that_do_not_fit():
         export_model(symbol, params, [(3, 6), (3,)])
     with pytest.raises(MXNetError, match="in_shapes is missing"):
         export_model(symbol, params)
-    with pytest.raises(MXNetError, match="opset 12 is not one of 13"):
-        export_model(symbol, params, [(3, 6)], opset_version=12)
     with pytest.raises(MXNetError, match="'w' is neither a parameter nor an input"):
-        export(lambda batch: (sym.var("x") + sym.var("w"), {}), {"x": ((2,), "float32")})
+        export(sym.var("x") + sym.var("w"), {}, {"x": Spec((2,), "float32")})
     with pytest.raises(TypeError, match="expected a Symbol or a file, got int"):
         export_model(3, params, [(3, 6)])
 
@@ -474,7 +339,7 @@ def test_calls_that_do_not_fit():
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install d2lmini\[onnx\]"):
-        export(lambda batch: (sym.relu(sym.var("x")), {}), {"x": ((2,), "float32")})
+        export(sym.relu(sym.var("x")), {}, {"x": Spec((2,), "float32")})
 
 
 ALIAS = """

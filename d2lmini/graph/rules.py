@@ -1,4 +1,4 @@
-"""Three passes that are lists of rules: `remove_identities`, `canonicalize` and `signs`.
+"""Four passes that are lists of rules: `remove_identities`, `canonicalize`, `signs` and `views`.
 
 **Identities** give back what they got: copies, casts to the same dtype, `x * 1`, dropout in predict
 mode, a choice that is known. In a net they come from code that is written for all cases; a compiled
@@ -53,6 +53,28 @@ return _mulscalar0_2, t_2
 
 Gradients of differences and of quotients are such sums. The results are equal to the bit: a sum
 that is zero is 0.0, whatever the signs of its zeros, and 0.0 - 0.0 is 0.0.
+
+**Views of views**: many steps that only name or order the axes anew become one, or none.
+
+>>> from d2lmini import sym
+>>> from d2lmini.graph.typed import graph_of, listing
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = x.expand_dims(axis=0).reshape((0, 2, -1)).flatten()
+...     z = x.transpose(axes=(1, 0, 2)).swapaxes(dim1=0, dim2=1)
+...     y = sym.Group([y, z])
+>>> before = graph_of(y, x=(2, 3, 4))
+>>> print(listing(views(before)))
+x                                           # (2, 3, 4) float32
+flatten0 = reshape(x, shape=(1, 24))        # (1, 24) float32
+return flatten0, x
+
+Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
+axes of size 1 only, a maximum over such an axis. (Not a sum: that of the one element -0.0 is 0.0.)
+
+What is spread out is spread out last: the exponential of a number is computed once.
+
+The results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -64,9 +86,9 @@ import numpy as np
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.constant import uniform
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.graph.passes.rewrite import Replacement, Rules, call, calls, same
-from d2lmini.graph.passes.views import SPREADS, reshape, shape_before
+from d2lmini.graph.rewrite import Replacement, Rules, call, calls, same
 from d2lmini.ops.binary import power
+from d2lmini.ops.core import Shape
 from d2lmini.ops.elementwise import FAMILIES
 from d2lmini.ops.scalar_cache import fit
 
@@ -210,3 +232,128 @@ def _before_spread(entry: Entry) -> Entry:
     """A value before it was spread out, in as many axes."""
     spread = calls(entry, SPREADS)
     return entry if spread is None else reshape(spread.sources[0], shape_before(spread), spread)
+
+
+RESHAPES = ("reshape", "flatten", "expand_dims", "squeeze", "reshape_like")
+TRANSPOSES = ("transpose", "swapaxes")
+#: These repeat elements; their input is no larger than their output.
+SPREADS = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like")
+#: These keep the elements in their order where the number of elements stays the same.
+PERHAPS = ("max", "min", "_sum_to", *SPREADS, "slice", "slice_axis", "_getitem", "stack")
+
+
+class _Views(Rules):
+    def of(self, node: Node) -> Replacement:
+        return super().of(node) or _spread_last(node)
+
+
+views = _Views("views", "Chains of reshapes, and of transposes, as one.")
+
+
+def _spread_last(node: Node) -> Replacement:
+    """An elementwise op on what is spread out, done before."""
+    op, inputs = node.op, node.inputs
+    assert op is not None
+    spread = calls(inputs[0], SPREADS) if len(inputs) == 1 else None
+    if spread is None or not op.elementwise or "shape" in op.attr_names:
+        return None
+    if op.mutates or op.injects or len(node.outputs) > 1:
+        return None
+    source, *others = spread.inputs
+    value = call(op, (source,), node, **node.attrs)
+    return call(spread.op, (value, *others), node, **spread.attrs)  # type: ignore[arg-type]
+
+
+def is_reshape(node: Node) -> bool:
+    """True if the outputs are all elements of the first input, in their order."""
+    assert node.op is not None
+    name = node.op.name
+    if name in RESHAPES:
+        return True
+    if (name not in PERHAPS and name not in TRANSPOSES) or node.inputs[0] is None:
+        return False
+    before, after = spec_of(node.inputs[0]), spec_of((node, 0))
+    if before.size != after.size or before.dtype != after.dtype:
+        return False
+    if name in TRANSPOSES:
+        order = [a for a in order_of(node) if before.shape[a] != 1]
+        return order == sorted(order)
+    if name == "slice":
+        return all(s is None or s > 0 for s in node.attrs["step"])
+    if name == "_getitem":
+        key = node.attrs["key"]
+        return len(node.inputs) == 1 and all(type(k) is not tuple or k[2] > 0 for k in key)
+    return name != "stack" or len(node.inputs) == 1
+
+
+def order_of(node: Node) -> tuple[int, ...]:
+    """The order of the axes that a transpose or swapaxes makes: axis i is axis order[i] before."""
+    assert node.op is not None and node.inputs[0] is not None
+    ndim = len(spec_of(node.inputs[0]).shape)
+    if node.op.name == "transpose":
+        axes = node.attrs["axes"]
+        return tuple(a % ndim for a in axes) if axes else tuple(reversed(range(ndim)))
+    order = list(range(ndim))
+    a, b = node.attrs["dim1"], node.attrs["dim2"]
+    order[a], order[b] = order[b], order[a]
+    return tuple(order)
+
+
+@views.rule(" ".join((*RESHAPES, *PERHAPS, *TRANSPOSES)))
+def _(node: Node) -> Replacement:
+    if not is_reshape(node):
+        return None
+    source = node.inputs[0]
+    while source is not None and source[0].op is not None and is_reshape(source[0]):
+        source = source[0].inputs[0]
+    assert source is not None
+    whole = same(node, source)
+    if whole is not None:
+        return whole
+    shape = spec_of((node, 0)).shape
+    if source == node.inputs[0] and is_plain(node, shape):
+        return None
+    return reshape(source, shape, node)
+
+
+def is_plain(node: Node, shape: Shape) -> bool:
+    """True for a reshape as `reshape` writes it."""
+    assert node.op is not None
+    if node.op.name == "reshape":
+        return 0 not in shape and node.attrs["shape"] == shape
+    return node.op.name == "_spread" and 0 in shape and node.attrs["kept"] == shape
+
+
+def reshape(source: Entry, shape: Shape, like: Node) -> Entry:
+    """`source` in this shape. To `reshape` 0 is a code, so empty arrays go another way."""
+    if 0 in shape:
+        return call("_spread", (source,), like, kept=shape, shape=shape)
+    return call("reshape", (source,), like, shape=shape)
+
+
+def in_shape(source: Entry, shape: Shape, like: Node) -> Entry:
+    """`source` itself if it has this shape, else in this shape."""
+    return source if spec_of(source).shape == shape else reshape(source, shape, like)
+
+
+def shape_before(spread: Node) -> Shape:
+    """The shape that one of `SPREADS` starts from, with as many axes as its result has."""
+    assert spread.op is not None
+    shape = spec_of(spread.sources[0]).shape
+    kept = spread.attrs["kept"] if spread.op.name == "_spread" else shape
+    return (1,) * (len(spec_of((spread, 0)).shape) - len(kept)) + tuple(kept)
+
+
+@views.rule("transpose swapaxes")
+def _(node: Node) -> Replacement:
+    order, source = order_of(node), node.inputs[0]
+    inner = calls(source, TRANSPOSES)
+    if inner is not None:
+        first = order_of(inner)
+        order, source = tuple(first[a] for a in order), inner.inputs[0]
+    if order == tuple(range(len(order))):
+        return source
+    assert node.op is not None and source is not None
+    if inner is None and node.op.name == "transpose" and node.attrs["axes"] == order:
+        return None
+    return call("transpose", (source,), node, axes=order)
