@@ -101,7 +101,6 @@ class DistKVStore(KVStore):
         self.names: dict[Key, str] = {}
         self.divisor: float | None = None
         self.buckets_sent = 0
-        self._half = False
         self._plans: dict[Any, list[Bucket]] = {}
 
     @property
@@ -112,16 +111,6 @@ class DistKVStore(KVStore):
     def has_sums(self, contexts: list[Context]) -> bool:
         """True: every device updates its own weights, because all devices get the sums."""
         return True
-
-    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """{'type': 'fp16'}: floats travel as float16, and are added up as float32. A sum beyond
-        65504 becomes inf. MXNetError for any other type."""
-        if compression_params != {"type": "fp16"}:
-            raise MXNetError(
-                f"gradient compression {compression_params!r}: {self.type!r} knows only "
-                "{'type': 'fp16'}; '2bit' is for the devices of one process, create('device')"
-            )
-        self._half = True
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -169,55 +158,6 @@ class DistKVStore(KVStore):
                     if not _is_like(x, self._store[k]):
                         self._store[k].copyto(x)
 
-    def reduce_scatter(self, value: NDArray) -> NDArray:
-        """This process's shard of the sum of `value` over all processes: shard r of n equal parts
-        along the first axis belongs to rank r. The result is on the CPU.
-
-        ValueError unless the number of processes divides the first axis. No other KVStore has this
-        method or `all_gather`.
-        """
-        n = self.num_workers
-        if not value.shape or value.shape[0] % n:
-            raise ValueError(
-                f"reduce_scatter: shape {value.shape} has no {n} equal shards along its first "
-                "axis; reshape or pad the array"
-            )
-        job = self._world
-
-        def run(source: Any, target: Any) -> None:
-            total = job.reduce_scatter(source.reshape(-1), source.dtype)
-            target[...] = total.reshape(target.shape)
-
-        return self._convert("ReduceScatter", "sum up shards of", run, value, value.shape[0] // n)
-
-    def all_gather(self, shard: NDArray) -> NDArray:
-        """The shards of all processes, one after the other along the first axis; on the CPU.
-        ValueError for a number, which has no first axis."""
-        if not shard.shape:
-            raise ValueError("all_gather: a number has no first axis; use reshape((1,))")
-        job = self._world
-
-        def run(source: Any, target: Any) -> None:
-            job.all_gather(source.reshape(-1), target.reshape(-1))
-
-        rows = shard.shape[0] * self.num_workers
-        return self._convert("AllGather", "gather", run, shard, rows)
-
-    def _convert(
-        self, name: str, way: str, run: Callable[[Any, Any], None], value: NDArray, rows: int
-    ) -> NDArray:
-        """Push an exchange that makes an array of so many rows of `value`."""
-        source = value.as_in_context(cpu())
-        result = empty((rows, *value.shape[1:]), dtype=value.dtype)
-        given, wanted = operand(source), operand(result)
-        plan = (way, ("an array", f"{np.dtype(value.dtype).name} {value.shape}"))
-        whole = max(source._spec.nbytes, result._spec.nbytes)
-        self._exchange(
-            name, plan, lambda: run(array_of(given), array_of(wanted)), [given[0]], [wanted[0]],
-            whole * (self.num_workers - 1) // self.num_workers,
-        )  # fmt: skip
-        return result
-
     def barrier(self) -> None:
         """Block until all processes are here, and their earlier pushes to KVStores are done."""
         self._exchange("Barrier", ("wait at a barrier",), lambda: None, (), (), 0)
@@ -264,7 +204,7 @@ class DistKVStore(KVStore):
         """Push the sums that NCCL can compute over all processes' GPUs; returns their keys."""
         nccl = addons.find("sum_over_processes", required=False)
         found: dict[Key, tuple[list[NDArray], Any]] = {}
-        if nccl is not None and not self._half and not any(throttle.current()):
+        if nccl is not None and not any(throttle.current()):
             for k, values in pairs[::-1]:
                 lane = nccl.lane_of(values, outs[k]) if k in outs else None
                 if lane is not None:
@@ -310,11 +250,11 @@ class DistKVStore(KVStore):
     def _send(self, bucket: Bucket, sources: list[NDArray], targets: list[list[NDArray]]) -> None:
         given = [operand(x) for x in sources]
         wanted = [[operand(y) for y in target] for target in targets]
-        job, half = self._world, self._half
+        job = self._world
 
         def run() -> None:
             job.all_reduce(
-                [array_of(x) for x in given], [[array_of(y) for y in row] for row in wanted], half
+                [array_of(x) for x in given], [[array_of(y) for y in row] for row in wanted]
             )
 
         nbytes = sum(spec.nbytes for *_, spec in given)
@@ -326,7 +266,10 @@ class DistKVStore(KVStore):
         )  # fmt: skip
         self.buckets_sent += 1
 
-    def _exchange(self, name: str, plan: Plan, fn: Callable[[], object], *wired: Any) -> None:
+    def _exchange(
+        self, name: str, plan: Plan, fn: Callable[[], object], reads: Sequence[Var],
+        writes: Sequence[Var], nbytes: int,
+    ) -> None:  # fmt: skip
         """Push a task that all processes must take part in; see this module for its order."""
         job = self._world
 
@@ -334,16 +277,9 @@ class DistKVStore(KVStore):
             job.agree(plan)
             fn()
 
-        self._wire(name, run, *wired)
-
-    def _wire(
-        self, name: str, fn: Callable[[], object], reads: Sequence[Var], writes: Sequence[Var],
-        nbytes: int,
-    ) -> None:  # fmt: skip
-        """Push a task to the exchange thread, behind all others there."""
-        order = self._world.order
+        order = job.order
         # `order` is changed in place: if a task fails, all later tasks are skipped.
-        task = Exchange(fn, name, (*reads, order), (*writes, order))
+        task = Exchange(run, name, (*reads, order), (*writes, order))
         task.nbytes = nbytes
         engine.current.push(task)
 
@@ -353,11 +289,10 @@ class DistKVStore(KVStore):
         """The arrays that travel together: neighbours of one dtype, up to a size. way: the kind of
         exchange."""
         known = (
-            *keys, *[x._spec for x in arrays], len(self.names), way, self._half, self.divisor
+            *keys, *[x._spec for x in arrays], len(self.names), way, self.divisor
         )  # fmt: skip
         if known not in self._plans:
             specs = [x._spec for x in arrays]
-            way = f"{way} as float16" if self._half else way
             if self.divisor is not None:
                 way = f"{way} for step({self.divisor:g})"
             described = self._describe(keys, [operand(x) for x in arrays])

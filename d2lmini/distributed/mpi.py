@@ -58,8 +58,6 @@ class World:
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()  # private: messages of the program cannot mix in
         self._side = mpi.COMM_WORLD.Dup()  # notices of ended programs: number of exchanges
-        self.served = mpi.COMM_WORLD.Dup()  # requests to the server of `dist_async`
-        self.server: Any = None  # the server, on rank 0 of `dist_async`
         self.status = mpi.Status
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
@@ -86,25 +84,23 @@ class World:
             raise MXNetError(_difference(self._comm.allgather(plan)))
 
     def all_reduce(
-        self, sources: Sequence[np.ndarray], targets: Sequence[Sequence[np.ndarray]], half: bool
+        self, sources: Sequence[np.ndarray], targets: Sequence[Sequence[np.ndarray]]
     ) -> None:
         """Every target becomes the sum of its source over all processes, in the order of ranks.
 
-        All sources have one dtype. `half`: floats travel as float16 and are added up as float32;
-        float16 arrays are also added up as float32.
+        All sources have one dtype; float16 arrays are added up as float32.
         """
         dtype, n = sources[0].dtype, self.size
-        wire = dtype_on_wire(dtype, half)
         share = -(-sum(x.size for x in sources) // n)
-        mine = self.space(0, n * share, wire)
+        mine = self.space(0, n * share, dtype)
         end = 0
         for x in sources:
             mine[end : end + x.size] = x.reshape(-1)
             end += x.size
         mine[end:] = 0
-        exact = np.promote_types(dtype, np.float32) if wire == np.float16 else dtype
+        exact = np.promote_types(dtype, np.float32) if dtype == np.float16 else dtype
         total = self.reduce_scatter(mine, exact)
-        self.all_gather(total.astype(wire, copy=False), mine)
+        self.all_gather(total.astype(dtype, copy=False), mine)
         end = 0
         for x, copies in zip(sources, targets):
             for target in copies:
@@ -155,9 +151,6 @@ class World:
         for r in range(self.size):
             if r != self.rank:
                 self._side.Isend(done, r).Wait()  # a few bytes are sent at once
-        if self.server is not None:
-            wait_until(self._are_all_gone, SLEEP_S)
-            self.server.finish()
 
     def abort(self, status: int = 1) -> None:
         """End all processes of the job, including this one."""
@@ -200,10 +193,6 @@ class World:
             self._side.Recv(done, status.source)
             self._gone[status.source] = int(done[0])
 
-    def _are_all_gone(self) -> bool:
-        self._note_who_is_gone()
-        return len(self._gone) == self.size - 1
-
     def space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
         """Memory to send from or receive in, kept for reuse."""
         nbytes = size * dtype.itemsize
@@ -225,12 +214,6 @@ def wait_until(
         if waited > SPIN_S and meanwhile is not None:
             meanwhile()
         time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
-
-
-def dtype_on_wire(dtype: Any, half: bool) -> np.dtype:
-    """The dtype in which an array travels; `half`: floats as float16."""
-    dtype = np.dtype(dtype)
-    return np.dtype(np.float16) if half and dtype.kind == "f" else dtype
 
 
 def _difference(plans: Sequence[Plan]) -> str:

@@ -320,11 +320,6 @@ class Checkpoint:
             return 0, 1
         self._trainer._prepare()
         store = self._trainer._kvstore
-        if getattr(store, "is_async", False) and store.num_workers > 1:
-            raise MXNetError(
-                "Checkpoint: with 'dist_async' the ranks are at different steps, and runs are not "
-                "repeatable: use 'dist_sync', or save_parameters and save_states on rank 0"
-            )
         return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
 
     def _meet(self) -> None:

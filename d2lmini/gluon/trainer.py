@@ -25,8 +25,7 @@ device updates its own copies; the copies stay equal, because all devices get th
 With `kvstore="dist_sync"` all processes of a job (`distributed`) take each step together. The
 processes start from the weights of rank 0, and the sums cover the devices of all processes.
 `step(batch_size)` takes the batch size of its own process and divides by the global batch size,
-`batch_size` times the number of processes. With "dist_async" the weights live on rank 0, which
-applies each process's gradients separately.
+`batch_size` times the number of processes.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Trainer:
     KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
     KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
     NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
-    'device' (`kvstore.compression`), or {'type': 'fp16'} between processes.
+    'device' (`kvstore.compression`).
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
@@ -150,10 +149,6 @@ class Trainer:
                 f"Please set update_on_kvstore=False when training with {type(self._kvstore)}: it "
                 "does not run optimizers"
             )
-        if getattr(self._kvstore, "is_async", False):
-            if on_kvstore is False:
-                raise ValueError("Please set update_on_kvstore=True when training in async mode.")
-            on_kvstore = True
         if on_kvstore is None:
             on_kvstore = able and environment.read("MXNET_UPDATE_ON_KVSTORE")
             if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:

@@ -23,7 +23,6 @@ from d2lmini.kvstore.factory import create
 from d2lmini.kvstore.local import KVStore
 
 __all__ = [
-    "AsyncKVStore",
     "Compression",
     "DistKVStore",
     "KVStore",

@@ -13,8 +13,7 @@ from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
 def create(name: str = "local") -> Any:
     """A KVStore: 'local' sums on the CPU, 'device' and 'nccl' on the devices (see `local`);
-    'dist_sync' over all processes of a job, 'dist_async' keeps the weights on rank 0 (both are in
-    the add-on `distributed`). Or the name of a registered class (`KVStoreBase.register`).
+    'dist_sync' over all processes of a job (in the add-on `distributed`). Or the name of a registered class (`KVStoreBase.register`).
 
     Another name warns and gives a store that works as 'local', as in MXNet. MXNetError if something
     that the store needs is missing.
@@ -30,7 +29,7 @@ def create(name: str = "local") -> Any:
             return store
     if kind.startswith("dist") or kind in ("horovod", "byteps", "p3"):
         raise MXNetError(
-            f"KVStore {name!r} is unknown; 'dist_sync' and 'dist_async' train past one machine, "
+            f"KVStore {name!r} is unknown; 'dist_sync' trains with several processes, "
             "'local' and 'device' over the devices of one process"
         )
     if kind == "nccl" and not _has_nccl():

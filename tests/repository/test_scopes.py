@@ -25,7 +25,7 @@ from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links
 from d2lmini.device import blas, devices, scratch
-from d2lmini.distributed import server, throttle
+from d2lmini.distributed import throttle
 from d2lmini.engine import scheduler, signals
 from d2lmini.gluon import naming as block_naming
 from d2lmini.gluon import rnn
@@ -49,7 +49,6 @@ SCOPES: dict[str, Callable[[], object]] = {
     "device.blas._SingleThreadScope": blas.alone,
     "device.scratch.loan": lambda: scratch.loan((2,), "float32"),
     "device.virtual_device.virtual_gpus": lambda: mx.virtual_gpus(1),
-    "distributed.server.suspend_bound": server.suspend_bound,
     "distributed.throttle.thin_link": lambda: throttle.thin_link(1.0),
     "engine.bulk": lambda: engine.bulk(4),
     "engine.prioritized": lambda: engine.prioritized(1),

@@ -48,8 +48,6 @@ def test_k_processes_train_as_one_with_the_whole_batch(n, tmp_path):
         assert each["trained"] == bits(k) == each["updated there"] == each["own store"]
         np.testing.assert_allclose(floats(each["two devices"]), one, rtol=1e-5, atol=1e-6)
         assert each["virtual GPUs"] == each["two devices"]
-        np.testing.assert_allclose(floats(each["half"]), one, rtol=2e-2, atol=2e-3)
-        assert each["half"] != each["trained"]
         assert each["buckets of a step"] == 1  # four parameters
         for ends, buckets, parts in each["wide"]:
             assert ends == [[-2.0 * (i + 1) * (n + 1) / 2] for i in range(24)]
@@ -65,14 +63,7 @@ def test_k_processes_train_as_one_with_the_whole_batch(n, tmp_path):
         assert calls["big"] == [n]
         # 12 arrays of 240 kB: one in the first bucket, then four in each that is full.
         assert calls["buckets"] == 4
-        assert calls["fp16"] == [float(n)] * 3
         assert calls["updater"] == [[-float(n)] * 2] * 2
-        whole, sent, errors = each["shards"]
-        assert whole == [i * total for i in range(16)]
-        # The array has 64 bytes; each process sends every share but its own.
-        assert sent == {"ReduceScatter": 64 * (n - 1) // n, "AllGather": 64 * (n - 1) // n}
-        assert "has no first axis" in errors.pop()
-        assert len(errors) == (n > 1) and all(f"has no {n} equal shards" in e for e in errors)
         assert f"[{r}] rank {r} is done" in told
         assert each["threads"] == str(max(1, (os.cpu_count() or 1) // n))
     assert all({**each, "rank": 0} == found[0] for each in found)

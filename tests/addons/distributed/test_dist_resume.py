@@ -71,16 +71,3 @@ def test_k_processes_weigh_a_rest_as_one_has_it(k, tmp_path):
     for r in range(k):
         found = np.fromfile(tmp_path / f"{r}", "float32")
         np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-6)
-
-
-def test_without_common_steps_there_is_nothing_to_go_on_from(tmp_path, monkeypatch):
-    """dist_async: refused."""
-    monkeypatch.setattr(kv.AsyncKVStore, "__init__", lambda self: None)
-    store = kv.AsyncKVStore()
-    store.num_workers, store.rank = 2, 0
-    net = resume_job.net_of([cpu()])
-    trainer = gluon.Trainer(net.collect_params(), "sgd")
-    trainer._prepare()
-    trainer._kvstore = store
-    with pytest.raises(MXNetError, match="with 'dist_async' the ranks are at different steps"):
-        gluon.Checkpoint(tmp_path, net, trainer).save(1)
