@@ -44,7 +44,7 @@ def bind(
     for name, x, g in zip(names, arrays, grads):
         if g is not None and g._spec != x._spec:
             raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
-    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux, group2ctx)
+    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux)
 
 
 def simple_bind(
