@@ -32,7 +32,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from d2lmini import addons, engine
-from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import Plan, world
@@ -40,7 +39,7 @@ from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
 from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
-from d2lmini.ndarray import NDArray, empty
+from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import note_writes
 from d2lmini.ops.core import registry

@@ -13,7 +13,8 @@ from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
 def create(name: str = "local") -> Any:
     """A KVStore: 'local' sums on the CPU, 'device' and 'nccl' on the devices (see `local`);
-    'dist_sync' over all processes of a job (in the add-on `distributed`). Or the name of a registered class (`KVStoreBase.register`).
+    'dist_sync' over all processes of a job (in the add-on `distributed`). Or the name of a
+    registered class (`KVStoreBase.register`).
 
     Another name warns and gives a store that works as 'local', as in MXNet. MXNetError if something
     that the store needs is missing.

@@ -21,7 +21,6 @@ from d2lmini import (
     kvstore,
     nd,
     optimizer,
-    profile,
     random,
     virtual_gpus,
 )

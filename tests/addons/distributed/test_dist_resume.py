@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import resume_job
 
-from d2lmini import MXNetError, cpu, gluon
-from d2lmini import kvstore as kv
+from d2lmini import gluon
 from d2lmini.distributed import launch as launching
 
 JOB = Path(resume_job.__file__)
