@@ -33,7 +33,6 @@ viz        a Symbol as a picture and as a table
 profile    a scope that records its operations and waits: when, on which thread, after which others
 watch      the same live, beside a notebook's cell
 lint_waits finds lines that wait for a value without showing it
-test_utils helpers for the tests of user programs
 d2l        helpers for chapters and readers: Benchmark, compare, get_mem
 install_as_mxnet
            lets old programs `import mxnet` and get this library
@@ -107,7 +106,7 @@ __all__ = [
     "contrib", "cpu_pinned", "current_context", "d2l", "engine", "get_mem", "gluon", "gpu", "init",
     "initializer", "install_as_mxnet", "instrument", "io", "kv", "kvstore", "lazy",
     "lint_waits", "lr_scheduler", "metric", "nd", "ndarray", "np", "npx", "num_gpus", "optimizer",
-    "profile", "profiler", "random", "runtime", "storage", "sym", "symbol", "test_utils",
+    "profile", "profiler", "random", "runtime", "storage", "sym", "symbol",
     "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 

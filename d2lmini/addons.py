@@ -4,7 +4,7 @@
     distributed  several processes that train together
     onnx         nets as ONNX files
     compat       interfaces of older MXNet programs: `import mxnet`, `mx.io`, `Symbol.bind`,
-                 `mx.profiler`, `mx.test_utils`, the helper packages of the books
+                 `mx.profiler`, the helper packages of the books
 
 An add-on imports the core; the core imports no add-on. The core names the hooks that it needs, and
 the tables of this module say which module of an add-on provides each. That module is imported when
@@ -69,7 +69,6 @@ NAMES = {
 #: Modules of an add-on with a public name, under which programs import them.
 MODULES = {
     "d2lmini.io": "d2lmini.compat.io",
-    "d2lmini.test_utils": "d2lmini.compat.test_utils",
     "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
     "d2lmini.launch": "d2lmini.distributed.launch",
     "d2lmini.d2l.mxnet": "d2lmini.compat.books.second",

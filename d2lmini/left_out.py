@@ -52,6 +52,8 @@ LEFT_OUT = {
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
         "set_monitor_callback monitor Monitor",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
+    "simple_bind with the new shapes makes another": "Executor.reshape",
+    "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",
     "a Python loop or if does the same": "foreach while_loop cond",
     "np.histogram(x.asnumpy()) does the same": "histogram",
     "x[:] = 0 for each array does the same": "reset_arrays",

@@ -3,10 +3,8 @@
 mxnet_alias          `import mxnet` gets this library (`install_as_mxnet`); runs old notebooks
 left_out             what stands for the parts of MXNet that are not here
 io                   `mx.io`: data iterators from before Gluon
-bind, executor, placement
-                     `Symbol.bind`: a Symbol bound to arrays
+bind, executor       `Symbol.bind`: a Symbol bound to arrays
 model                `mx.model`: load_checkpoint, save_checkpoint, load_params
 mx_profiler, mx_profiler_objects
                      `mx.profiler`: set_config, dump, dumps; Task, Counter, ...
-test_utils           `mx.test_utils`: the helpers that tests use most
 """

@@ -15,11 +15,9 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.compat.executor import Executor
-from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
-from d2lmini.graph.ir import Node
 from d2lmini.ndarray import NDArray, zeros
-from d2lmini.symbol import Symbol, lists
+from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
 
 
@@ -32,13 +30,13 @@ def bind(
 
     args, aux_states: lists in the order of `list_arguments` and `list_auxiliary_states`, or dicts.
     args_grad: arrays for the gradients; a gradient without an array is not computed. grad_req:
-    'write', 'add' or 'null' for all, or a list or dict of these. group2ctx: a context for each
-    `ctx_group` label (see `placement.py`); then the graph runs op by op. shared_exec is accepted
-    and ignored: all memory comes from one pool.
+    'write', 'add' or 'null' for all, or a list or dict of these. shared_exec is accepted and
+    ignored: all memory comes from one pool.
 
-    ValueError for missing arrays; MXNetError for shapes that do not fit, and for a group without a
-    context.
+    ValueError for missing arrays; MXNetError for shapes that do not fit; NotImplementedError for
+    group2ctx.
     """
+    _refuse_groups(group2ctx)
     names, states = self.list_arguments(), self.list_auxiliary_states()
     arrays = _to_list("args", names, args)
     grads = _to_list("args_grad", names, {} if args_grad is None else args_grad, missing=True)
@@ -46,7 +44,7 @@ def bind(
     for name, x, g in zip(names, arrays, grads):
         if g is not None and g._spec != x._spec:
             raise MXNetError(f"bind: the gradient of {name} has {g._spec}, it has {x._spec}")
-    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux, group2ctx)
+    return Executor(self, ctx, arrays, grads, _requests(names, grad_req), aux)
 
 
 def simple_bind(
@@ -60,10 +58,11 @@ def simple_bind(
     name, float32 where none can be inferred. grad_req: as in `bind`; a name that a dict does not
     contain gets no gradient.
 
-    RuntimeError if the shapes do not suffice or do not fit, for a wrong grad_req, and for a group
-    without a context; MXNetError for sparse storage; NotImplementedError for memory of another
-    Executor (`shared_exec` and its like).
+    RuntimeError if the shapes do not suffice or do not fit, and for a wrong grad_req; MXNetError
+    for sparse storage; NotImplementedError for memory of another Executor (`shared_exec` and its
+    like) and for group2ctx.
     """
+    _refuse_groups(group2ctx)
     for name in kwargs:
         if name.startswith("shared_"):
             raise NotImplementedError(
@@ -77,7 +76,6 @@ def simple_bind(
     try:
         found = infer_shape_partial(self, **known)
         types = infer_type_partial(self, **(type_dict or {}))
-        places = place_nodes(self, ctx, group2ctx)
     except (MXNetError, TypeError, ValueError) as problem:
         raise RuntimeError(f"simple_bind error. Arguments:\n{kwargs}\n{problem}") from None
     try:
@@ -91,17 +89,22 @@ def simple_bind(
             f"or more of the others: {', '.join(missing)}"
         )
 
-    def new(shape: tuple[int, ...], dtype: Any, node: Node) -> NDArray:
-        return zeros(shape, places.get(node, ctx), dtype=dtype or np.float32)
-
-    nodes, state_nodes = lists.variables(self._entries)
-    args = list(map(new, found[0], types[0], nodes))
-    aux = list(map(new, found[2], types[2], state_nodes))
+    args, aux = (
+        [zeros(shape, ctx, dtype=dtype or np.float32) for shape, dtype in zip(shapes, dtypes)]
+        for shapes, dtypes in ((found[0], types[0]), (found[2], types[2]))
+    )
     grads = [
         None if req == "null" else zeros(x.shape, x.context, dtype=x.dtype)
         for req, x in zip(reqs, args)
     ]
-    return Executor(self, ctx, args, grads, reqs, aux, group2ctx)
+    return Executor(self, ctx, args, grads, reqs, aux)
+
+
+def _refuse_groups(group2ctx: Any) -> None:
+    if group2ctx:
+        raise NotImplementedError(
+            "bind: group2ctx is left out of d2lmini; as_in_context moves arrays between the devices"
+        )
 
 
 def _to_list(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:

@@ -22,20 +22,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from d2lmini import autograd
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import LeftOut, MXNetError
-from d2lmini.compat.placement import place_nodes
 from d2lmini.context import Context
 from d2lmini.graph.cached_op import CachedOp
-from d2lmini.graph.ir import Node, spec_of
+from d2lmini.graph.ir import spec_of
 from d2lmini.graph.typed import infer_types
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.symbol import Symbol, lists
-from d2lmini.symbol.evaluate import evaluate
-from d2lmini.symbol.infer import infer_shape
 
 Arrays = Sequence[Any]
 
@@ -51,13 +46,11 @@ class Executor:
 
     def __init__(
         self, symbol: Symbol, ctx: Context, args: Arrays, grads: Arrays, reqs: Sequence[str],
-        aux: Arrays, group2ctx: Mapping[str, Context] | None = None,
+        aux: Arrays,
     ):  # fmt: skip
         self._symbol = symbol
         self._ctx = ctx
         self._reqs = list(reqs)
-        self._group2ctx = group2ctx
-        self._places = place_nodes(symbol, ctx, group2ctx)
         self.arg_arrays = list(args)
         self.grad_arrays = list(grads)
         self.aux_arrays = list(aux)
@@ -73,29 +66,24 @@ class Executor:
         """The arrays in the order of the graph's variables, under the executor's own handles: on
         the tape each handle refers to its gradient."""
         nodes, states = lists.variables(self._symbol._entries)
-        found = {node: self._own(x, node) for node, x in zip(states, self.aux_arrays)}
+        found = {node: self._own(x) for node, x in zip(states, self.aux_arrays)}
         for node, x, g, req in zip(nodes, self.arg_arrays, self.grad_arrays, self._reqs):
-            found[node] = self._own(x, node)
+            found[node] = self._own(x)
             if g is not None and req != "null":
-                autograd.mark_variables([found[node]], [self._own(g, node)], req)
+                autograd.mark_variables([found[node]], [self._own(g)], req)
         return [found[node] for node in self._op.variables]
 
-    def _own(self, x: NDArray, node: Node) -> NDArray:
+    def _own(self, x: NDArray) -> NDArray:
         alias = x._alias(None)
-        if not self._places:
-            alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
+        alias._ctx = self._ctx  # it may be another cpu(i): the memory is the same
         return alias
-
-    def _place(self, node: Node) -> Context:
-        return self._places.get(node, self._ctx)
 
     def _outputs(self) -> list[NDArray]:
         """Arrays for the outputs. MXNetError if the inputs do not fit."""
         entries = self._symbol._entries
         specs = {node: x._spec for node, x in zip(self._op.variables, self._inputs)}
         typed = infer_types(entries, specs, training=False)[1]
-        heads = zip(entries, map(spec_of, typed))
-        return [zeros(spec.shape, self._place(n), dtype=spec.dtype) for (n, _), spec in heads]
+        return [zeros(s.shape, self._ctx, dtype=s.dtype) for s in map(spec_of, typed)]
 
     @property
     def output_dict(self) -> dict[str, NDArray]:
@@ -129,19 +117,9 @@ class Executor:
     def _compute(self, training: bool, recording: bool) -> None:
         self._heads = None
         with scope(recording, training):
-            if not self._places:
-                self._op(*self._inputs, out=self.outputs)
-                results = self.outputs
-            else:
-                values = dict(zip(self._op.variables, self._inputs))
-                results = evaluate(
-                    self._symbol._entries, values, ctx=self._ctx, places=self._places
-                )
-                with autograd.pause():
-                    for y, result in zip(self.outputs, results):
-                        result.copyto(y)
+            self._op(*self._inputs, out=self.outputs)
         if recording:
-            self._heads = [y._alias(result._node) for y, result in zip(self.outputs, results)]
+            self._heads = [y._alias(y._node) for y in self.outputs]
             for y in self.outputs:
                 y._node = None
 
@@ -187,11 +165,11 @@ class Executor:
                     f"{self.outputs[i].shape}"
                 )
             else:
-                g = g.astype(self.outputs[i].dtype, copy=False).as_in_context(self._place(node))
-                given[i] = self._own(g, node)
+                g = g.astype(self.outputs[i].dtype, copy=False).as_in_context(self._ctx)
+                given[i] = self._own(g)
         return given
 
-    set_monitor_callback = LeftOut()
+    debug_str = reshape = set_monitor_callback = LeftOut()
 
     # -- the arrays --------------------------------------------------------------------------------
 
@@ -210,51 +188,6 @@ class Executor:
                     own[name][:] = value
                 elif not allow_extra_params:
                     raise ValueError(f"Find name {name!r} that is not in the {what}: {list(own)}")
-
-    def reshape(
-        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Any
-    ) -> Executor:
-        """An Executor for other shapes of inputs, given by name, on the same memory.
-
-        partial_shaping: other arguments may change their shape too. allow_up_sizing: arrays that
-        become larger are allocated anew, filled with zeros. MXNetError if one of these is needed
-        and not allowed.
-        """
-        symbol = self._symbol
-        shapes, _, aux_shapes = infer_shape(symbol, **kwargs)
-        if shapes is None:
-            raise MXNetError(f"reshape: shapes of {symbol.list_arguments()} do not follow")
-
-        def fitted(name: str, x: NDArray | None, shape: tuple[int, ...]) -> NDArray | None:
-            if x is None or x.shape == shape:
-                return x
-            if name not in kwargs and not partial_shaping:
-                raise MXNetError(
-                    f"reshape: {name} was not named and changes its shape from {x.shape} to "
-                    f"{shape}; allow that with partial_shaping=True"
-                )
-            if np.prod(shape) <= x.size:
-                return x.reshape(-1)[: int(np.prod(shape))].reshape(shape)
-            if not allow_up_sizing:
-                raise MXNetError(
-                    f"reshape: new shape of arg: {name} is larger than original, {shape} after "
-                    f"{x.shape}; bind the larger one first, or set allow_up_sizing=True to enable "
-                    "allocation of new arrays"
-                )
-            return zeros(shape, x.context, dtype=x.dtype)
-
-        names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
-        args = [fitted(*row) for row in zip(names, self.arg_arrays, shapes)]
-        grads = [fitted(*row) for row in zip(names, self.grad_arrays, shapes)]
-        aux = [fitted(*row) for row in zip(states, self.aux_arrays, aux_shapes)]
-        return Executor(symbol, self._ctx, args, grads, self._reqs, aux, self._group2ctx)
-
-    def debug_str(self) -> str:
-        """The compiled programs so far as text."""
-        programs = []
-        for kind in self._op._compiled.values():
-            programs += [kind.forward, *(backward.program for backward in kind._backward.values())]
-        return "\n\n".join(map(str, programs)) or self._symbol.debug_str()
 
 
 def _by_name(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:

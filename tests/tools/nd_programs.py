@@ -21,7 +21,7 @@ import numpy as np
 DATA = Path(__file__).resolve().parents[1] / "data"
 ANSWERS = DATA / "nd_answers.json"
 
-MODULES = "storage gradients functions arrays methods testing".split()
+MODULES = "storage gradients functions arrays methods".split()
 
 #: Operations, of which the first and second derivatives are taken, with what else they want.
 SECOND = """
@@ -35,11 +35,6 @@ SECOND = """
     sigmoid(x) sign(x) sin(x) sinh(x) smooth_l1(x,scalar=2) softmax(x) softmin(x) softsign(x)
     sort(x) sqrt(x) square(x) squeeze(x) sum(x) tan(x) tanh(x) tile(x,reps=(2,)) transpose(x)
     trunc(x) zeros_like(x)""".split()
-
-#: The functions of `test_utils` whose parameters are compared.
-SIGNATURES = """
-    almost_equal assert_almost_equal check_numeric_gradient default_context rand_ndarray
-    rand_shape_nd random_arrays same set_default_context""".split()
 
 
 def second_derivatives(call):
@@ -61,12 +56,6 @@ with autograd.record({not call.startswith("Dropout")}):
     ]
 
 
-def parameters(name):
-    """The parameters of a function, by name and default."""
-    parts = "[(p.name, str(p.kind), p.default) for p in"
-    return f"import inspect\n{parts} inspect.signature(tu.{name}).parameters.values()]"
-
-
 def title_of(module):
     """The first line of a file of programs."""
     return _text(module).partition("\n")[0].removeprefix("# ")
@@ -79,8 +68,6 @@ def programs(module):
     found = lines.splitlines() + [part.strip("\n") for part in longer.split("\n\n") if longer]
     if module == "gradients":
         found += [program for call in SECOND for program in second_derivatives(call)]
-    if module == "testing":
-        found += map(parameters, SIGNATURES)
     return found
 
 
@@ -105,13 +92,12 @@ def _text(module):
 
 def answer(mx, program):
     """{"value": ...} or {"error": names of its class and of the base classes}, as JSON has it."""
-    names = {"mx": mx, "np": np, "tu": mx.test_utils, "__name__": "program"}
+    names = {"mx": mx, "np": np, "__name__": "program"}
     names.update({name: getattr(mx, name) for name in "nd sym autograd gluon".split()})
     tree = ast.parse(program)
     last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
     mx.random.seed(1)
     np.random.seed(1)
-    default_ctx = getattr(mx.Context._default_ctx, "value", None) or mx.cpu()
     try:
         with warnings.catch_warnings(), mx.name.NameManager():
             warnings.simplefilter("ignore")
@@ -123,7 +109,6 @@ def answer(mx, program):
     finally:
         mx.autograd.set_recording(False)
         mx.autograd.set_training(False)
-        mx.test_utils.set_default_context(default_ctx)
         wait_for_errors(mx)
 
 

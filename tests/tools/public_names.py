@@ -61,7 +61,6 @@ SPACES = {
     "d2l": "d2l",
     "Mixed precision": "contrib.amp",
     "The package itself": "d2lmini random util runtime",
-    "For tests of your own": "test_utils",
 }
 
 #: Not ours to describe: a module of matplotlib, one of NumPy's, the names of a book.

@@ -67,7 +67,7 @@ SHORT_NAMES = {
 # Modules that both have.
 _MODULES = """
     autograd base context contrib engine gluon initializer io kvstore lr_scheduler metric ndarray np
-    npx onnx optimizer profiler random runtime symbol test_utils util visualization""".split()
+    npx onnx optimizer profiler random runtime symbol util visualization""".split()
 
 # Modules that have another place in MXNet; "module:name" is an object in a module.
 _ELSEWHERE = {

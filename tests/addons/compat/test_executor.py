@@ -91,36 +91,6 @@ def test_what_is_left_out_says_so():
         dense(mx).simple_bind(cpu(), shared_exec=ex, x=(4, 2))
 
 
-def test_debug_str_is_the_program():
-    ex = bound(mx, sym.tanh(dense(mx)), x=(4, 2))
-    assert "FullyConnected" in ex.debug_str()
-    ex.forward(is_train=True)
-    ex.backward(nd.ones((4, 3)))
-    text = ex.debug_str()
-    assert text.count("def run(arrays, places, keys):") == 2 and "tanh" in text
-
-
-def test_layers_on_two_devices():
-    with mx.AttrScope(ctx_group="first"):
-        hidden = sym.FullyConnected(sym.var("x"), num_hidden=3, name="a")
-    with mx.AttrScope(ctx_group="second"):
-        net = sym.FullyConnected(sym.tanh(hidden), num_hidden=2, name="b")
-    found = []
-    with mx.virtual_gpus(2):
-        for groups in (None, {"first": mx.gpu(0), "second": mx.gpu(1)}):
-            ex = bound(mx, net, group2ctx=groups, x=(4, 2))
-            ex.forward(is_train=True)
-            ex.backward(nd.array(numbers((4, 2)), ctx=ex.outputs[0].context))
-            found.append([y.asnumpy() for y in (*ex.outputs, *ex.grad_arrays)])
-        assert [str(ex.arg_dict[f"{layer}_weight"].context) for layer in "ab"] == [
-            "gpu(0)",
-            "gpu(1)",
-        ]
-        assert str(ex.outputs[0].context) == "gpu(1)"
-    for plain, placed in zip(*found):
-        np.testing.assert_allclose(plain, placed, rtol=1e-6)
-
-
 def test_gradients_are_like_their_arguments():
     with pytest.raises(MXNetError, match="gradient of x"):
         sym.var("x").bind(cpu(), [nd.ones(2)], args_grad=[nd.ones(3)])

@@ -88,7 +88,7 @@ from mxnet.test_utils import assert_almost_equal
 @pytest.mark.parametrize(
     "name",
     """nd ndarray autograd gluon init initializer optimizer lr_scheduler metric io random rnd
-    context base engine runtime test_utils util""".split(),
+    context base engine runtime util""".split(),
 )
 def test_modules_are_the_same_objects(mxnet, name):
     module = getattr(mxnet, name)
