@@ -25,7 +25,6 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.draw.timeline import columns
 from d2lmini.engine.core import FunctionTask
 from d2lmini.gluon import nn
-from d2lmini.gluon.contrib.nn import SyncBatchNorm
 from d2lmini.graph import partitions
 from d2lmini.profiler import Operation, Trace
 
@@ -233,27 +232,6 @@ def test_copies_run_on_links_and_carry_their_bytes():
     copy = next(each for each in trace.operations if each.is_copy)
     assert copy.place == "gpu(0) out" and copy.nbytes == z.nbytes and copy.flops == 0
     assert trace.workers["gpu(0) out"] == 1 and trace.workers["gpu(0)"] == 1
-    in_order(trace)
-
-
-def test_a_meeting_of_devices_needs_all_parts():
-    places = [cpu(0), cpu(1)]
-    norm = SyncBatchNorm(in_channels=2)
-    norm.initialize(ctx=places)
-    X = np.random.default_rng(0).normal(size=(8, 2)).astype("float32")
-    xs = [nd.array(X[4 * i : 4 * i + 4], ctx=ctx) for i, ctx in enumerate(places)]
-    with engine.use("threaded", workers=2, inline_below=0), profile() as trace:
-        with autograd.record():
-            ys = [norm(x) for x in xs]
-        for y in ys:
-            y.wait_to_read()
-    meetings = [
-        each for each in trace.operations if any(n > each.number for n in trace.needs(each.number))
-    ]
-    assert meetings, "one part comes after the meeting was opened"
-    for meeting in meetings:
-        assert len(trace.needs(meeting.number)) == len(places)
-        assert trace.makes_room(meeting.number) == ()
     in_order(trace)
 
 
