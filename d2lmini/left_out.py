@@ -58,7 +58,7 @@ LEFT_OUT = {
     "np.histogram(x.asnumpy()) does the same": "histogram",
     "x[:] = 0 for each array does the same": "reset_arrays",
     "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
-    "gluon.contrib.nn.SyncBatchNorm, the layer, does it": "SyncBatchNorm",
+    "nn.BatchNorm on each device normalizes its own part of the batch": "SyncBatchNorm",
     "no gradient is late here as on MXNet's servers: optimizer.SGD takes its place": "DCASGD",
     "optimizer.LAMB and a warmup of lr_scheduler take its place": "LBSGD",
     "optimizer.SGD does the same": "ccSGD",
@@ -76,8 +76,8 @@ LEFT_OUT = {
     "metric.Loss does the same, with another name=": "Caffe Torch",
     "the layers of gluon.rnn initialize their parameters; LSTMBias sets that of the forget gate":
         "FusedRNN",
-    "gluon.SymbolBlock makes a net of a symbol, contrib.amp.convert_hybrid_block converts it":
-        "convert_model convert_symbol",
+    "a net that is called and hybridized within amp.init() predicts in mixed precision":
+        "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "np.all(x) and a Python `if` do the same": "constraint_check",

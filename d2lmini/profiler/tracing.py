@@ -306,7 +306,7 @@ class Trace(Recorder):
 
     def needs(self, number: int) -> tuple[int, ...]:
         """The operations whose results operation `number` uses: earlier ones; for a rendezvous of
-        devices (SyncBatchNorm) also later ones, since it waits for all parts."""
+        devices also later ones, since it waits for all parts."""
         return self.order[number - 1][0]
 
     def makes_room(self, number: int) -> tuple[int, ...]:

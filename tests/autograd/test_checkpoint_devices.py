@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpu_kinds import some_gpus
 from hybrid_nets import numbers, row
 
-from d2lmini import autograd, cpu, gluon, gpu, nd, random, virtual_gpus
+from d2lmini import autograd, cpu, gluon, nd, random
 from d2lmini.gluon import nn
 
 
@@ -57,26 +57,3 @@ def test_a_function_may_use_two_devices(gpu_kind):
             assert (x.grad.context, w.grad.context) == (first, second)
     for a, b in zip(*answers, strict=True):
         assert a.tobytes() == b.tobytes() and a.any()
-
-
-def test_statistics_of_all_devices_are_gathered_again():
-    """SyncBatchNorm: the second runs of all devices meet, too."""
-    answers = []
-    with virtual_gpus(2):
-        contexts = [gpu(0), gpu(1)]
-        for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
-            random.seed(2)
-            norm = gluon.contrib.nn.SyncBatchNorm(in_channels=4, num_devices=2)
-            net = row(nn.Dense(4, in_units=3), norm, nn.Dense(2, in_units=4))
-            net.initialize(ctx=contexts)
-            with autograd.record():
-                losses = [
-                    (checkpoint(net, x) ** 2).sum()
-                    for x in gluon.utils.split_and_load(numbers([(6, 3)])[0], contexts)
-                ]
-            autograd.backward(losses)
-            params = net.collect_params().values()
-            arrays = [p.grad(c) for p in params if p.grad_req != "null" for c in contexts]
-            answers.append([a.asnumpy() for a in arrays + norm.running_mean.list_data()])
-    for a, b in zip(*answers, strict=True):
-        assert a.tobytes() == b.tobytes()

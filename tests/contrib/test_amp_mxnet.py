@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import amp_programs
 import numpy as np
 import pytest
 from oracle import Oracle
 
 import d2lmini as mx
-from d2lmini import nd, sym
+from d2lmini import nd
 from d2lmini.contrib import amp
-from d2lmini.contrib.amp.casts import Casts
-from d2lmini.contrib.amp.convert import Conversion
 from d2lmini.gluon import nn
 from d2lmini.ops.core import registry
 
@@ -51,75 +47,6 @@ def test_composed_graphs_have_the_same_casts(started: Oracle):
     theirs = started.ask(amp_programs.compose)
     for one, other in zip(ours, theirs, strict=True):
         assert one == other
-
-
-def convert_symbol(
-    symbol: Any,
-    target_dtype_ops: Any = None,
-    fp32_ops: Any = None,
-    conditional_fp32_ops: Any = None,
-    excluded_sym_names: Any = (),
-) -> Any:
-    """MXNet's `amp.convert_symbol`: what `convert_hybrid_block` does with the graph of a net."""
-    casts = Casts("float16", target_dtype_ops, conditional_fp32_ops, fp32_ops)
-    return sym.Symbol(tuple(Conversion(casts, excluded_sym_names).convert(symbol._entries)))
-
-
-def test_converted_graphs_have_the_same_casts(mxnet: Oracle):
-    ours = amp_programs.convert(mx, convert_symbol)
-    theirs = mxnet.ask(amp_programs.convert)
-    for i, (mine, its) in enumerate(zip(ours, theirs, strict=True)):
-        for k, (one, other) in enumerate(zip(mine, its, strict=True)):
-            if (i, k) != (2, 3):  # there MXNet casts what is float32 to float32
-                assert one == [(op, _our_name(name), *rest) for op, name, *rest in other]
-
-
-def _our_name(name: str) -> str:
-    """MXNet names an output by its number where the op has no names for its outputs."""
-    return name.replace("t_0_amp", "t_output_amp")
-
-
-# -- values ----------------------------------------------------------------------------------------
-
-# MXNet's CPU has no float16 products: the layers stay in float32, what lies between is float16.
-BETWEEN = {
-    "target_dtype_ops": ["tanh", "Pooling", "sigmoid"],
-    "fp32_ops": ["FullyConnected", "Convolution", "softmax", "exp"],
-}
-
-
-def a_net() -> tuple[Any, Any]:
-    """A hybridized net with BatchNorm, and its input."""
-    net = nn.HybridSequential(prefix="net_")
-    with net.name_scope():
-        net.add(
-            nn.Conv2D(3, 3), nn.BatchNorm(), nn.HybridLambda("tanh"), nn.MaxPool2D(2),
-            nn.HybridLambda("sigmoid"), nn.Dense(4),
-            nn.HybridLambda("softmax"),
-        )  # fmt: skip
-    mx.random.seed(3)
-    net.initialize(mx.init.Xavier())
-    net.hybridize()
-    x = nd.random.normal(shape=(2, 2, 8, 8))
-    net(x)
-    return net, x
-
-
-@pytest.mark.parametrize("optional", [False, True])
-def test_mxnet_computes_the_same_from_a_converted_block(optional: bool, mxnet: Oracle, tmp_path):
-    net, x = a_net()
-    mixed = amp.convert_hybrid_block(net, **BETWEEN, cast_optional_params=optional)
-    y = mixed(x)
-    assert y.dtype is np.float32
-    mixed.export(str(tmp_path / "mixed"), remove_amp_cast=False)
-    text = (tmp_path / "mixed-symbol.json").read_text()
-    arrays = nd.load(str(tmp_path / "mixed-0000.params"))
-    values = {name.split(":")[1]: array.asnumpy() for name, array in arrays.items()}
-    values["data"] = x.asnumpy()
-    (theirs,), dtypes = mxnet.ask(amp_programs.run_json, text, values)
-    assert sorted(set(dtypes.values())) == ["float16", "float32"]
-    np.testing.assert_allclose(y.asnumpy(), theirs, rtol=2e-3, atol=1e-5)
-    np.testing.assert_allclose(y.asnumpy(), net(x).asnumpy(), rtol=1e-2, atol=1e-3)
 
 
 def test_a_net_trained_in_mixed_precision_is_exported_with_and_without_casts(

@@ -34,7 +34,7 @@ ANY = (
     "nn.GELU()", "nn.Swish()", "nn.Activation('relu')", "nn.Activation('softrelu')",
     "nn.BatchNorm()", "nn.BatchNorm(scale=False)", "nn.BatchNorm(axis=-1)", "nn.LayerNorm()",
     "nn.LayerNorm(axis=1)", "nn.InstanceNorm()", "nn.GroupNorm(1)", "nn.Dropout(0.2)",
-    "SyncBatchNorm()", "Scale('x * w')", "Scale('F.broadcast_mul(x, w)')",
+    "Scale('x * w')", "Scale('F.broadcast_mul(x, w)')",
     "Scale('F.broadcast_add(x, w)')", "Scale('F.broadcast_maximum(x, w)')",
     "Scale('F.broadcast_hypot(x, w)')", "Scale('F.concat(x, F.broadcast_like(w, x), dim=0)')",
     "Scale('F.where(F.broadcast_like(w, x) > 0, x, x * 2)')",
@@ -53,7 +53,6 @@ ANY = (
 CLASSES = """
 from mxnet.contrib import amp
 from mxnet.gluon import nn, rnn
-from mxnet.gluon.contrib.nn import SyncBatchNorm
 class Unrolled(gluon.HybridBlock):
     def __init__(self, cell):
         super().__init__()
@@ -125,9 +124,6 @@ def train(scaled):
 train(False)
 net.hybridize()
 net(x)
-with autograd.predict_mode():
-    for optional in (False, True):
-        keep(amp.convert_hybrid_block(net, '{dtype}', cast_optional_params=optional)(x))
 for active in (False, True):
     net.hybridize(active)
     with amp.init('{dtype}'):
@@ -140,7 +136,7 @@ def check(seed: int) -> bool:
     text = draw(seed)
     y, gradient, *rest = results(text)
     roundings = 0.1 if "bfloat16" in text else 0.02
-    wanted = [y, y, y, gradient, y, gradient]
+    wanted = [y, gradient, y, gradient]
     for i, (found, want) in enumerate(zip(rest, wanted, strict=True)):
         room = roundings * max(1, float(np.abs(want).max()))
         assert found.shape == want.shape and np.allclose(found, want, 0, room), (

@@ -270,7 +270,6 @@ POOL = "padding=(0, 0), ceil_mode=False, global_pool=False, pool_type=max, layou
             "nn.InstanceNorm(in_channels=3)",
             "InstanceNorm(eps=1e-05, axis=1, center=True, scale=False, in_channels=3)",
         ),
-        ("contrib.SparseEmbedding(3, 4)", "SparseEmbedding(3 -> 4, float32)"),
         ("nn.GroupNorm(2)", "GroupNorm(eps=1e-05, num_groups=2, center=True, scale=True)"),
         ("contrib.PixelShuffle1D(2)", "PixelShuffle1D(2)"),
         ("contrib.PixelShuffle2D(2)", "PixelShuffle2D((2, 2))"),
@@ -320,7 +319,6 @@ def test_pools_with_the_channels_last_move_their_axes(size):
         ("nn.HybridLambda('nothing')", AssertionError, "nothing is not found in symbol/ndarray"),
         ("nn.ReflectionPad2D((1, 2))", AssertionError, "eight"),
         ("contrib.PixelShuffle2D((1, 2, 3))", AssertionError, "wrong length 3"),
-        ("contrib.SyncBatchNorm(num_devices=0)", ValueError, "num_devices is 1 or more, got 0"),
     ],
 )
 def test_errors_of_the_constructor(build, error, words):

@@ -11,7 +11,7 @@ from gluon_rows.runner import Row, compare, examine_here, examine_in
 from oracle import Oracle
 
 import d2lmini
-from d2lmini import nd
+from d2lmini import left_out, nd
 
 ROWS = [row for table in (nn, rnn, loss) for row in table.ROWS if row.mxnet]
 
@@ -49,6 +49,8 @@ def test_layers_take_the_same_arguments(space: str, mxnet: Oracle):
     for name, methods in theirs.items():
         if name in ("Block", "HybridBlock", "SymbolBlock"):
             assert name in mine
+        elif name in ("SparseEmbedding", "SyncBatchNorm"):
+            assert name not in mine and left_out.reason_of(f"gluon.{space}.{name}")
         elif methods["__init__"] == ["self", "kwargs"]:
             assert mine[name]["__init__"] in (["self", "prefix", "params"], ["self", "kwargs"])
         else:

@@ -24,7 +24,6 @@ from d2lmini import MXNetError, autograd, cpu, engine, gpu, instrument, nd, prof
 from d2lmini.device.parallel import parallel_for
 from d2lmini.draw.timeline import columns
 from d2lmini.gluon import nn
-from d2lmini.gluon.contrib.nn import SyncBatchNorm
 from d2lmini.profiler import Operation, Trace
 
 
@@ -161,27 +160,6 @@ def test_a_lazy_scope_shows_what_it_pushed_and_what_that_needs():
     assert last.line == "e = d + c" and len(made) == 1 and first.number in trace.needs(last.number)
     assert trace.needs(made[0].number) == (first.number,)
     assert made[0].flops > 0
-    in_order(trace)
-
-
-def test_a_meeting_of_devices_needs_all_parts():
-    places = [cpu(0), cpu(1)]
-    norm = SyncBatchNorm(in_channels=2)
-    norm.initialize(ctx=places)
-    X = np.random.default_rng(0).normal(size=(8, 2)).astype("float32")
-    xs = [nd.array(X[4 * i : 4 * i + 4], ctx=ctx) for i, ctx in enumerate(places)]
-    with engine.use("threaded", workers=2, inline_below=0), profile() as trace:
-        with autograd.record():
-            ys = [norm(x) for x in xs]
-        for y in ys:
-            y.wait_to_read()
-    meetings = [
-        each for each in trace.operations if any(n > each.number for n in trace.needs(each.number))
-    ]
-    assert meetings, "one part comes after the meeting was opened"
-    for meeting in meetings:
-        assert len(trace.needs(meeting.number)) == len(places)
-        assert trace.makes_room(meeting.number) == ()
     in_order(trace)
 
 

@@ -9,14 +9,6 @@ import numpy as np
 
 LISTS = "lp16_ops fp32_ops lp16_fp32_ops widest_type_cast loss_output_functions".split()
 
-#: Arguments of `convert_symbol`.
-OPTIONS = [
-    {},
-    {"excluded_sym_names": ["fc", "conv"]},
-    {"target_dtype_ops": ["relu"], "fp32_ops": ["FullyConnected"]},
-    {"conditional_fp32_ops": [("Activation", "act_type", ["relu"])]},
-]
-
 
 def amp_of(mx):
     return importlib.import_module(f"{mx.__name__}.contrib.amp")
@@ -56,14 +48,6 @@ def compose(mx):
     """The tables of the symbols, with the casts that `init` makes."""
     with mx.name.NameManager() if hasattr(mx, "name") else mx.sym.NameManager():
         return [table(symbol) for symbol in symbols(mx)]
-
-
-def convert(mx, convert_symbol=None):
-    """The tables of the converted symbols, by options and symbol."""
-    convert_symbol = convert_symbol or amp_of(mx).convert_symbol
-    return [
-        [table(convert_symbol(symbol, **options)) for symbol in symbols(mx)] for options in OPTIONS
-    ]
 
 
 def table(symbol):

@@ -3,7 +3,6 @@
 lists           which precision each op gets
 casts           `init`: casts before ops
 loss_scaler     `init_trainer`, `scale_loss`, `unscale`: gradients that float16 can hold
-convert         `convert_hybrid_block`: a net for prediction
 
 >>> from d2lmini import autograd, gluon, nd
 >>> from d2lmini.contrib import amp
@@ -27,7 +26,6 @@ from typing import NoReturn
 
 from d2lmini.base import missing_attribute
 from d2lmini.contrib.amp.casts import init as init
-from d2lmini.contrib.amp.convert import convert_hybrid_block as convert_hybrid_block
 from d2lmini.contrib.amp.lists import list_conditional_fp32_ops as list_conditional_fp32_ops
 from d2lmini.contrib.amp.lists import list_fp32_ops as list_fp32_ops
 from d2lmini.contrib.amp.lists import list_loss_output_functions as list_loss_output_functions

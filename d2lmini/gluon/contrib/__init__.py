@@ -1,6 +1,6 @@
 """Contributed layers and samplers, which MXNet keeps apart from the main ones.
 
-nn      parallel layers, batch normalization across devices, pixel shuffle
+nn      parallel layers, pixel shuffle
 data    a sampler
 
 >>> from d2lmini import gluon

@@ -1,4 +1,4 @@
-"""Contributed layers: parallel layers, normalization across devices, pixel shuffle.
+"""Contributed layers: parallel layers and pixel shuffle.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -17,9 +17,7 @@ from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.gluon.contrib.sync_norm import SyncBatchNorm as SyncBatchNorm
 from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.nn.basic import Embedding
 from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
 
 
@@ -50,20 +48,6 @@ class HybridConcurrent(HybridSequential):
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.concat(*[child(x) for child in self._children.values()], dim=self.axis)
-
-
-class SparseEmbedding(Embedding):
-    """Embedding under MXNet's name for sparse weights; d2lmini's weights are dense."""
-
-    def __init__(
-        self,
-        input_dim: int,
-        output_dim: int,
-        dtype: Any = "float32",
-        weight_initializer: Any = None,
-        **kwargs: Any,
-    ):
-        super().__init__(input_dim, output_dim, dtype, weight_initializer, True, **kwargs)
 
 
 class _PixelShuffle(HybridBlock):
