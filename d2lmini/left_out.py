@@ -80,6 +80,17 @@ LEFT_OUT = {
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
+    "NumPy has it under another name: compute with x.asnumpy()":
+        "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",
+    "numpy.random draws it; nd.random has the gamma and the exponential distribution": """
+        np.random.beta np.random.chisquare np.random.exponential np.random.gamma np.random.gumbel
+        np.random.logistic np.random.lognormal np.random.multivariate_normal np.random.pareto
+        np.random.power np.random.rayleigh np.random.weibull""",
+    "np.random.uniform and np.random.normal do the same with a size": "npx.random.*_n",
+    "(np.random.uniform(size=size) < prob) does the same": "bernoulli",
+    "np.stack(np.nonzero(x), axis=1) does the same": "npx.nonzero",
+    "nd has it, for x.as_nd_ndarray()": """
+        npx.cast npx.erfinv npx.gamma npx.gammaln npx.gather_nd npx.reshape npx.shape_array""",
     "np.all(x) and a Python `if` do the same": "constraint_check",
     "cupy.cuda.Device(i).compute_capability is the same": "get_cuda_compute_capability",
 }  # fmt: skip

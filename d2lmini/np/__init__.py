@@ -51,5 +51,7 @@ def __getattr__(name: str) -> Any:
 
         return importlib.import_module(f"d2lmini.np.{name}")
     if hasattr(_numpy, name):
-        raise AttributeError(f"d2lmini.np has no {name!r}; NumPy has it: compute with x.asnumpy()")
+        raise AttributeError(
+            f"np.{name} is left out of d2lmini, NumPy has it: compute with x.asnumpy()"
+        )
     raise missing_attribute("d2lmini.np", name, globals())

@@ -81,16 +81,6 @@ class NumpyMethods:
         """`np.clip`."""
         return FUNCTIONS["clip"](self, min, max, out)
 
-    def fill(self, value) -> None:
-        """Set every element."""
-        self[...] = value  # type: ignore[index]
-
-    def tostype(self, stype: str) -> Any:
-        """The array itself. ValueError for a storage type other than 'default'."""
-        if stype != "default":
-            raise ValueError(f"storage type {stype!r} is not supported, only 'default'")
-        return self
-
     def as_np_ndarray(self) -> Any:
         """This array."""
         return self

@@ -21,7 +21,6 @@ from d2lmini.np.binding import Array
 from d2lmini.np.shapes import broadcast_to, reshape, stack
 from d2lmini.np.values import as_type, check_array, fill, full_shape, is_number
 from d2lmini.ops.core import Value, as_dtype, registry
-from d2lmini.ops.signature import named
 
 
 def array(object, dtype=None, ctx=None):
@@ -136,20 +135,9 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
     return (result, (stop - start) / max(1, num - bool(endpoint))) if retstep else result
 
 
-def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0, ctx=None):
-    """`base` to the powers of `linspace`."""
-    powers = linspace(start, stop, num, endpoint, False, None, axis, ctx)
-    return as_type(base**powers, dtype)
-
-
 def eye(N, M=None, k=0, dtype="float32", ctx=None):
     """Ones on diagonal k of an (N, M or N) array."""
     return _made(nd.eye, "C", dtype, N, N if M is None else M, k, ctx)
-
-
-def identity(n, dtype=None, ctx=None):
-    """`eye` of a square array."""
-    return eye(n, n, 0, dtype, ctx)
 
 
 def meshgrid(*xi, indexing="xy", sparse=False, copy=True):
@@ -174,13 +162,3 @@ def broadcast_arrays(*args):
 def copy(a: Array, out=None):
     """A copy."""
     return fill(out, registry["_copy"](a))
-
-
-def _window(name):
-    def function(M, dtype=None, ctx=None):
-        return array(getattr(onp, name)(M), dtype or "float32", ctx)
-
-    return named(function, __name__, name, f"The {name} window of M points.")
-
-
-blackman, hamming, hanning = map(_window, ("blackman", "hamming", "hanning"))

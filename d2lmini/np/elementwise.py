@@ -37,24 +37,6 @@ from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.ops.fluent import function_of
 from d2lmini.ops.signature import named
-from d2lmini.symbol.symbol import Symbol
-
-#: What NumPy's ufuncs take besides `out`, with the only values that are supported here.
-UFUNC_OPTIONS = {"where": True, "casting": "same_kind", "order": "K", "dtype": None, "subok": True}
-
-
-def _check_options(name: str, options: dict[str, Any]) -> None:
-    """TypeError for an option that ufuncs do not have, NotImplementedError for another value."""
-    for option, value in options.items():
-        if option not in UFUNC_OPTIONS:
-            raise TypeError(f"np.{name}() got an unexpected keyword argument {option!r}")
-        default = UFUNC_OPTIONS[option]
-        if type(value) is not type(default) or value != default:
-            hint = {"where": "; use np.where", "dtype": "; use astype"}.get(option, "")
-            raise NotImplementedError(
-                f"np.{name}: {option} must be {default!r}, got {value!r}{hint}"
-            )
-
 
 # -- two operands ----------------------------------------------------------------------------------
 
@@ -86,9 +68,7 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
         check_array(name, x)
         return _comparable(x, number, name.startswith("logical")) if truth else beside(x, number)
 
-    def function(x1: Any, x2: Any, out: Any = None, **options: Any) -> Any:
-        if options:
-            _check_options(name, options)
+    def function(x1: Any, x2: Any, out: Any = None) -> Any:
         plain = type(x2) in (int, float) and quick and out is None and isinstance(x1, Value)
         if plain and x1.is_np and x1._spec.dtype.kind == "f":  # the most frequent call
             return x1._apply(quick, (x1,), {"scalar": x2})
@@ -107,8 +87,8 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
         dtype = (x1 if isinstance(x1, Value) else x2)._spec.dtype  # type: ignore[union-attr]
         # Arithmetic of bools gives bool: 1 + 1 is True.
         bools = dtype.kind == "b" and not (truth or floats or name.startswith("bitwise"))
-        if bools:
-            _check_bools(name)
+        if bools and name == "subtract":
+            raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal, astype")
         wide = "uint8" if bools else "float32" if floats and not is_float(dtype) else dtype
         if wide is not dtype:
             x1, x2 = [as_type(x, wide) if isinstance(x, Value) else x for x in (x1, x2)]
@@ -120,12 +100,6 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
 
     means = f"{family.means}, element by element" if family else BY_UFUNC[name]
     return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
-
-
-def _check_bools(name: str) -> None:
-    """MXNetError for arithmetic of bools that has no meaning."""
-    if name == "subtract":
-        raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal, astype")
 
 
 def _by_ufunc(name: str) -> Callable[..., Any]:
@@ -178,9 +152,7 @@ TRUTH = {
 def _function_of_one(name: str, op_name: str, truth: bool = False) -> Callable[..., Any]:
     op = registry[op_name]
 
-    def function(x: Any, out: Any = None, **options: Any) -> Any:
-        if options:
-            _check_options(name, options)
+    def function(x: Any, out: Any = None) -> Any:
         if is_number(x):
             return fill(out, getattr(onp, name)(x))
         check_array(name, x)
@@ -215,33 +187,6 @@ def around(x, decimals=0, out=None):
         return fill(out, registry["_copy"](x))
     scale = 10.0**decimals
     return fill(out, registry["rint"](x * scale) / scale if decimals else registry["rint"](x))
-
-
-def isposinf(x, out=None, **options):
-    """True where an element is +inf."""
-    return FUNCTIONS["equal"](x, onp.inf, out, **options)
-
-
-def isneginf(x, out=None, **options):
-    """True where an element is -inf."""
-    return FUNCTIONS["equal"](x, -onp.inf, out, **options)
-
-
-def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """nan replaced by `nan`, infinities by `posinf` and `neginf` (default: the largest floats);
-    without `copy` in `x` itself, but a value of a graph stays what it is."""
-    if is_number(x):
-        return onp.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
-    if check_array("nan_to_num", x).dtype.kind != "f":
-        return registry["_copy"](x) if copy else x
-    limits, zero, result = onp.finfo(x.dtype), registry["zeros_like"](x), x
-    for test, value in (
-        (registry["_contrib_isnan"](x), nan),
-        (x == onp.inf, float(limits.max) if posinf is None else posinf),
-        (x == -onp.inf, float(limits.min) if neginf is None else neginf),
-    ):
-        result = registry["where"](as_type(test, x.dtype), zero + value, result)
-    return result if copy or isinstance(x, Symbol) else fill(x, result)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

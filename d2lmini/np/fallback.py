@@ -22,11 +22,10 @@ from d2lmini.ops.core import Value
 from d2lmini.ops.signature import named
 
 
-def by_numpy(function, name="", module="d2lmini.np", arrays_only=False) -> Callable[..., Any]:
-    """`function` of NumPy on copies of arrays, found as `name` in `module`. Its arrays of numbers
-    become `np.ndarray`s, on the device of the first array given. NumPy's scalars stay, or become
-    arrays of shape () if `arrays_only` and an array is given: these are ops in MXNet."""
-    name = name or function.__name__
+def by_numpy(function, module="d2lmini.np") -> Callable[..., Any]:
+    """`function` of NumPy on copies of arrays, found in `module`. Its arrays of numbers become
+    `np.ndarray`s, on the device of the first array given; NumPy's scalars stay."""
+    name = function.__name__
     place = f"{module}.{name}".removeprefix("d2lmini.np.")
 
     def copied(x: Any) -> Any:
@@ -37,8 +36,6 @@ def by_numpy(function, name="", module="d2lmini.np", arrays_only=False) -> Calla
         return x
 
     def wrapped(result: Any, ctx: Any) -> Any:
-        if arrays_only and ctx and isinstance(result, onp.generic):
-            result = onp.asarray(result)
         if isinstance(result, onp.ndarray) and result.dtype.kind in "biuf":
             return array(result, ctx=ctx)
         if isinstance(result, (list, tuple)):
@@ -56,33 +53,8 @@ def by_numpy(function, name="", module="d2lmini.np", arrays_only=False) -> Calla
 
 
 NAMES = """
-    allclose apply_along_axis apply_over_axes argpartition argwhere array_equal array_equiv choose
-    compress corrcoef correlate count_nonzero cov cross cumprod diag_indices_from digitize divmod
-    extract flatnonzero float_power frexp gradient heaviside histogram histogram2d
-    histogram_bin_edges histogramdd i0 insert interp intersect1d isclose isin ix_ lexsort median
-    min_scalar_type modf nanargmax nanargmin nancumprod nancumsum nanmax nanmedian nanmin
-    nanpercentile nanquantile nanstd nanvar ndim packbits partition piecewise poly polyadd polydiv
-    polyfit polyint polymul polysub positive promote_types ptp real resize result_type rollaxis
-    roots searchsorted select setdiff1d setxor1d signbit size spacing tril_indices tril_indices_from
-    trim_zeros triu_indices triu_indices_from union1d unpackbits unwrap vander
+    allclose argwhere array_equal count_nonzero cumprod histogram interp isclose isin median ndim
+    percentile promote_types ptp quantile result_type searchsorted shape size
 """.split()
 
-#: MXNet has ops of these, which give arrays of shape () for such arrays.
-OPS = "copysign lcm ldexp percentile quantile unravel_index".split()
-
-
-def _in1d(ar1, ar2, assume_unique=False, invert=False):
-    return onp.isin(onp.ravel(ar1), ar2, assume_unique, invert)
-
-
-def _msort(a):
-    return onp.sort(a, axis=0)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: by_numpy(getattr(onp, name)) for name in NAMES},
-    **{name: by_numpy(getattr(onp, name), arrays_only=True) for name in OPS},
-    # NumPy 2 has these under other names.
-    "in1d": by_numpy(_in1d, "in1d"), "msort": by_numpy(_msort, "msort"),
-    "trapz": by_numpy(onp.trapezoid, "trapz"),
-}  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: by_numpy(getattr(onp, name)) for name in NAMES}

@@ -6,28 +6,24 @@
 
 float32 on the current context unless `dtype` and `ctx` are given; parameters may be arrays, which
 broadcast. A parameter out of range is a ValueError at the call, or in an array an MXNetError at a
-wait. `seed` is that of `d2lmini.random`.
+wait. `nd.random` has more distributions. `seed` is that of `d2lmini.random`.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
 from math import prod
 from typing import Any
 
 import numpy as onp
 
+from d2lmini.base import missing_attribute
 from d2lmini.ndarray import random as nd
 from d2lmini.np.creation import array
 from d2lmini.np.elementwise import FUNCTIONS
-from d2lmini.np.shapes import broadcast_to
 from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import modes, registry
 from d2lmini.ops.distributions import require
 from d2lmini.random_state import seed as seed
-from d2lmini.signatures import by_name
 from d2lmini.symbol import random as sym
 
 
@@ -48,37 +44,6 @@ def _checked(what: str, needs: str, value: Any) -> Any:
     return value
 
 
-def _draws(**ranges: str) -> Callable[[Callable], Callable]:
-    """Declare a draw, given as a formula of its parameters, its shape `size`, `dtype` and `ctx`.
-
-    The formula gets the parameters `_checked`, the shape as a tuple, and without `ctx` the device
-    of the first array among the parameters. The result fills `out`.
-    """
-
-    def declare(formula: Callable) -> Callable:
-        signature = inspect.signature(formula).parameters
-        name = f"{formula.__module__.removeprefix('d2lmini.')}.{formula.__name__}"
-        defaults = {p.name: p.default for p in signature.values() if p.default is not p.empty}
-        parameters = [p for p in signature if p not in ("size", "dtype", "ctx", "out")]
-
-        @wraps(formula)
-        def draw(**given: Any) -> Any:
-            values = defaults | given
-            for parameter, needs in ranges.items():
-                values[parameter] = _checked(f"{name}: {parameter}", needs, values[parameter])
-            arrays = [values[p] for p in parameters if is_array(values[p])]
-            values["size"] = _shape_of(values["size"], *arrays)
-            values["ctx"] = values["ctx"] or (arrays[0].ctx if arrays else None)
-            return fill(values.get("out"), formula(**values))
-
-        return by_name(draw, list(signature.values()))
-
-    return declare
-
-
-# -- standard draws --------------------------------------------------------------------------------
-
-
 def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, **parameters: float) -> Any:
     """A draw of `nd.random`, in which a shape () means (1,); while a net is traced, a node that
     draws anew at each run."""
@@ -91,108 +56,25 @@ def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, **parameters: 
     return drawn if size else drop_axes(drawn)
 
 
-def _scaled(drawn: Any, shift: Any, scale: Any) -> Any:
-    if is_array(shift) or is_array(scale) or (shift, scale) != (0.0, 1.0):
-        return shift + scale * drawn
-    return drawn
+def _scaled(name: str, shift: Any, scale: Any, size: Any, dtype: Any, ctx: Any, out: Any) -> Any:
+    """shift + scale * a standard draw; without `ctx` on the device of the first array of them."""
+    arrays = [x for x in (shift, scale) if is_array(x)]
+    ctx = ctx or (arrays[0].ctx if arrays else None)
+    drawn = _draw(name, _shape_of(size, *arrays), dtype, ctx)
+    is_standard = not arrays and (shift, scale) == (0.0, 1.0)
+    return fill(out, drawn if is_standard else shift + scale * drawn)
 
 
-def _log_uniform(size: tuple[int, ...], ctx: Any) -> Any:
-    """The logarithm of a number above 0 and at most 1: minus a draw with density exp(-x)."""
-    return FUNCTIONS["log"](1 - _draw("uniform", size, None, ctx))
-
-
-def _gamma(shape: Any, size: tuple[int, ...], dtype: Any, ctx: Any) -> Any:
-    """Gamma with scale 1."""
-    if not is_array(shape):
-        return _draw("gamma", size, dtype, ctx, alpha=shape)
-    alpha = as_type(broadcast_to(shape, size), "float32")
-    ones = registry["ones_like"](alpha)
-    return registry["_sample_gamma"](alpha, ones, shape=(), dtype=dtype or "float32")
-
-
-# -- distributions ---------------------------------------------------------------------------------
-
-
-@_draws()
-def uniform(low=0.0, high=1.0, size=None, dtype=None, ctx=None, out=None):
+def uniform(low=0.0, high=1.0, size=None, dtype=None, ctx=None, out=None) -> Any:
     """Evenly between low (included) and high."""
     width = _checked("np.random.uniform: high - low", "finite", high - low)
-    return _scaled(_draw("uniform", size, dtype, ctx), low, width)
+    return _scaled("uniform", low, width, size, dtype, ctx, out)
 
 
-@_draws(scale="0 or more")
-def normal(loc=0.0, scale=1.0, size=None, dtype=None, ctx=None, out=None):
+def normal(loc=0.0, scale=1.0, size=None, dtype=None, ctx=None, out=None) -> Any:
     """Gaussian with mean loc and standard deviation scale."""
-    return _scaled(_draw("normal", size, dtype, ctx), loc, scale)
-
-
-@_draws(sigma="0 or more")
-def lognormal(mean=0.0, sigma=1.0, size=None, dtype=None, ctx=None, out=None):
-    """The exponential of `normal`."""
-    return FUNCTIONS["exp"](_scaled(_draw("normal", size, dtype, ctx), mean, sigma))
-
-
-@_draws(scale="above 0", shape="above 0")
-def gamma(shape, scale=1.0, size=None, dtype=None, ctx=None, out=None):
-    """Gamma with this shape and scale."""
-    return _gamma(shape, size, dtype, ctx) * scale
-
-
-@_draws(a="above 0", b="above 0")
-def beta(a, b, size=None, dtype=None, ctx=None):
-    """Beta with parameters a and b."""
-    x = _gamma(a, size, dtype, ctx)
-    return x / (x + _gamma(b, size, dtype, ctx))
-
-
-@_draws(df="above 0")
-def chisquare(df, size=None, dtype=None, ctx=None):
-    """Chi-squared with df degrees of freedom."""
-    return 2.0 * _gamma(df / 2, size, dtype, ctx)
-
-
-@_draws(scale="0 or more")
-def exponential(scale=1.0, size=None, ctx=None, out=None):
-    """Exponential with mean `scale`."""
-    return -scale * _log_uniform(size, ctx)
-
-
-@_draws(scale="0 or more")
-def logistic(loc=0.0, scale=1.0, size=None, ctx=None, out=None):
-    """Logistic with this location and scale."""
-    u = _draw("uniform", size, None, ctx)
-    return loc + scale * (FUNCTIONS["log"](u) - FUNCTIONS["log"](1 - u))
-
-
-@_draws(scale="0 or more")
-def gumbel(loc=0.0, scale=1.0, size=None, ctx=None, out=None):
-    """Gumbel with this location and scale."""
-    return loc - scale * FUNCTIONS["log"](-_log_uniform(size, ctx))
-
-
-@_draws(scale="0 or more")
-def rayleigh(scale=1.0, size=None, ctx=None, out=None):
-    """Rayleigh with this scale."""
-    return scale * FUNCTIONS["sqrt"](-2 * _log_uniform(size, ctx))
-
-
-@_draws(a="above 0")
-def weibull(a, size=None, ctx=None, out=None):
-    """Weibull with shape a and scale 1."""
-    return (-_log_uniform(size, ctx)) ** (1 / a)
-
-
-@_draws(a="above 0")
-def pareto(a, size=None, ctx=None, out=None):
-    """Pareto II (Lomax) with shape a."""
-    return FUNCTIONS["expm1"](-_log_uniform(size, ctx) / a)
-
-
-@_draws(a="above 0")
-def power(a, size=None, ctx=None, out=None):
-    """Numbers in [0, 1] with density a x^(a-1)."""
-    return (1 - _draw("uniform", size, None, ctx)) ** (1 / a)
+    scale = _checked("np.random.normal: scale", "0 or more", scale)
+    return _scaled("normal", loc, scale, size, dtype, ctx, out)
 
 
 def randint(low, high=None, size=None, dtype=None, ctx=None, out=None) -> Any:
@@ -215,9 +97,6 @@ def randn(*size: int, **kwargs: Any) -> Any:
     return normal(0.0, 1.0, size, **kwargs)
 
 
-# -- choices, counts, vectors ----------------------------------------------------------------------
-
-
 def choice(a, size=None, replace=True, p=None, ctx=None, out=None) -> Any:
     """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
     for more elements than there are, without replacement."""
@@ -228,13 +107,14 @@ def choice(a, size=None, replace=True, p=None, ctx=None, out=None) -> Any:
         raise ValueError(f"np.random.choice: cannot take {kept} of {count} without replacement")
     # The largest of log p + Gumbel noise is drawn with probability p; the k largest, k without
     # replacement.
-    scores = gumbel(0.0, 1.0, (rows, count), ctx)
+    log = FUNCTIONS["log"]
+    scores = -log(-log(1 - uniform(0.0, 1.0, (rows, count), ctx=ctx)))
     if p is not None:
         p = _checked("np.random.choice: p", "0 or more", p if is_array(p) else onp.asarray(p))
         if p.shape != (count,):
             raise ValueError(f"np.random.choice: p has shape {p.shape}, need ({count},) as of a")
         p = p if is_array(p) else array(p, dtype="float32", ctx=ctx)
-        scores = scores + FUNCTIONS["log"](as_type(p, "float32"))
+        scores = scores + log(as_type(p, "float32"))
     places = registry["topk"](scores, k=kept, dtype="int64").reshape(whole)
     return fill(out, places if numbers else a[places])
 
@@ -254,12 +134,6 @@ def multinomial(n, pvals, size=None, **_) -> Any:
     return registry["one_hot"](outcomes, depth=p.size, dtype="int64").sum(axis=-2)
 
 
-def multivariate_normal(mean, cov, size=None, check_valid=None, tol=None) -> Any:
-    """Gaussian vectors with this mean and covariance."""
-    noise = normal(0.0, 1.0, (*_shape_of(size), *mean.shape), ctx=mean.ctx)
-    return mean + (registry["_linalg_potrf"](cov) * noise[..., None, :]).sum(-1)
-
-
 def shuffle(x: Any) -> None:
     """Put the rows of `x` in random order, in place."""
     x[...] = registry["_shuffle"](x)
@@ -270,3 +144,7 @@ def permutation(x: Any) -> Any:
     if isinstance(x, (int, onp.integer)):
         return choice(x, x, replace=False)
     return registry["_shuffle"](x)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_attribute("np.random", name, globals(), "; nd.random and NumPy have more")

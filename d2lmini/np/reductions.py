@@ -19,7 +19,6 @@ import numpy as onp
 
 from d2lmini.bfloat16 import is_float
 from d2lmini.np.binding import Array
-from d2lmini.np.elementwise import nan_to_num
 from d2lmini.np.values import as_float, as_type, at_least_1d, drop_axes, fill, reshape_to
 from d2lmini.ops.core import normalize_axes, registry, with_axis
 
@@ -104,22 +103,6 @@ def std(a: Array, axis=None, dtype=None, out=None, ddof=0, keepdims=False):
     return fill(out, as_type(registry["sqrt"](variance), dtype))
 
 
-def average(a: Array, axis=None, weights=None, returned=False, out=None):
-    """The mean weighted by `weights`, of the shape of `a` or, along one `axis`, a vector;
-    `returned`: also the sum of the weights."""
-    if weights is None:
-        total, result = sum(registry["ones_like"](as_float(a)), axis), mean(a, axis)
-    else:
-        if weights.shape != a.shape:
-            shape = [1] * a.ndim
-            shape[_axes(a, axis)[0]] = weights.shape[0]
-            weights = registry["broadcast_to"](reshape_to(weights, tuple(shape)), shape=a.shape)
-        total = sum(weights, axis)
-        result = sum(a * weights, axis) / total
-    result = fill(out, result)
-    return (result, total) if returned else result
-
-
 def _position(name, a, axis, keepdims):
     """The position of the extreme along `axis`, or in the flat array."""
     if not a.size:
@@ -165,26 +148,4 @@ def all(a: Array, axis=None, keepdims=False, out=None):
     return fill(out, _of_truth("min", "prod", a, axis, keepdims))
 
 
-def _without_nan(a, neutral):
-    return nan_to_num(a, nan=neutral, posinf=onp.inf, neginf=-onp.inf)
-
-
-def nansum(a: Array, axis=None, dtype=None, out=None, keepdims=False):
-    """`sum` of the elements that are not nan."""
-    return sum(_without_nan(a, 0.0), axis, dtype, keepdims, out=out)
-
-
-def nanprod(a: Array, axis=None, dtype=None, out=None, keepdims=False):
-    """`prod` of the elements that are not nan."""
-    return prod(_without_nan(a, 1.0), axis, dtype, out, keepdims)
-
-
-def nanmean(a: Array, axis=None, dtype=None, out=None, keepdims=False):
-    """`mean` of the elements that are not nan."""
-    a = _widened(as_float(a), dtype)
-    known = as_type(a == a, "float32")
-    total = nansum(a, axis, keepdims=keepdims)
-    return fill(out, as_type(total / sum(known, axis, keepdims=keepdims), dtype))
-
-
-product, amax, amin, sometrue, alltrue = prod, max, min, any, all
+amax, amin = max, min

@@ -17,7 +17,7 @@ import numpy as onp
 
 from d2lmini.np.binding import Array
 from d2lmini.np.creation import array
-from d2lmini.np.shapes import broadcast_to, concatenate, ravel
+from d2lmini.np.shapes import broadcast_to, ravel
 from d2lmini.np.values import (
     as_type,
     at_least_1d,
@@ -31,7 +31,6 @@ from d2lmini.np.values import (
     read,
     reshape_to,
 )
-from d2lmini.ops.chunking import along
 from d2lmini.ops.core import normalize_axis, registry, with_axis
 
 
@@ -70,32 +69,15 @@ def take(a: Array, indices, axis=None, mode="raise", out=None):
     return fill(out, result if indices.shape else reshape_to(result, with_axis(a.shape, axis)))
 
 
-def take_along_axis(arr: Array, indices, axis):
-    """Elements of each line along `axis` at the positions in `indices`."""
-    if axis is None:
-        return take(ravel(arr), indices)
-    axis = normalize_axis(axis, arr.ndim)
-    positions = as_type(indices, "int64")
-    positions = where(positions < 0, positions + arr.shape[axis], positions)
-    return registry["_take_along"](arr, positions, axis=axis)
-
-
-def sort(a: Array, axis=-1, kind=None, order=None):
+def sort(a: Array, axis=-1):
     """The elements of each line in ascending order; None sorts the flat array. (The method gives a
     sorted copy, too, as in MXNet; in NumPy it sorts in place.)"""
-    _check_field_order("sort", order)
     return registry["sort"](at_least_1d(a) if axis is None else a, axis=axis)
 
 
-def argsort(a: Array, axis=-1, kind=None, order=None):
+def argsort(a: Array, axis=-1):
     """The positions that sort each line, int64."""
-    _check_field_order("argsort", order)
     return registry["argsort"](at_least_1d(a), axis=axis, dtype="int64")
-
-
-def _check_field_order(name, order):
-    if order is not None:
-        raise NotImplementedError(f"np.{name}: order= names fields, which arrays here do not have")
 
 
 def nonzero(a):
@@ -124,11 +106,6 @@ def diagonal(a: Array, offset=0, axis1=0, axis2=1):
     return registry["diag"](a, k=k, axis1=axis1, axis2=axis2)
 
 
-def diagflat(array_like: Array, k=0):
-    """A matrix with the flat elements on diagonal k."""
-    return diag(ravel(array_like), k)
-
-
 def _lower(m, k):
     """True on and below diagonal k of a matrix of the last two axes."""
     rows, columns = (*m.shape, *m.shape)[-2:]
@@ -145,64 +122,6 @@ def triu(m: Array, k=0):
     return where(_lower(m, k - 1), 0, m)
 
 
-def tri(N, M=None, k=0, dtype="float32", ctx=None):
-    """Ones on and below diagonal k."""
-    return array(onp.tri(N, M, k), dtype, ctx)
-
-
-def delete(arr: Array, obj, axis=None):
-    """Without the elements at `obj` (an int, a slice, a list) along `axis` or, flat, without."""
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    obj = read(obj, "delete").astype(int) if is_array(obj) else obj
-    kept = onp.delete(onp.arange(arr.shape[axis]), obj)
-    return arr[along(normalize_axis(axis, arr.ndim), kept)]
-
-
-def diff(a: Array, n=1, axis=-1, prepend=None, append=None):
-    """Differences of neighbours along `axis`, n times."""
-    if prepend is not None or append is not None:
-        raise NotImplementedError("np.diff: no prepend and append; concatenate first")
-    axis = normalize_axis(axis, a.ndim)
-    for _ in range(n):
-        a = a[along(axis, slice(1, None))] - a[along(axis, slice(None, -1))]
-    return a
-
-
-def ediff1d(ary: Array, to_end=None, to_begin=None):
-    """`diff` of the flat array, between `to_begin` and `to_end`."""
-    ends = [to_begin, to_end]
-    ends = [array(x, ary.dtype, ary.ctx) if x is not None and not is_array(x) else x for x in ends]
-    parts = [x.ravel() for x in (ends[0], diff(ravel(ary)), ends[1]) if x is not None]
-    return concatenate(parts) if len(parts) > 1 else parts[0]
-
-
-def indices(dimensions, dtype="int32", ctx=None):
-    """The coordinates of each element of a grid: shape (number of axes, *dimensions)."""
-    return array(onp.indices(tuple(dimensions)), dtype, ctx)
-
-
 def genfromtxt(*args, **kwargs):
     """`numpy.genfromtxt` as an array."""
     return array(onp.genfromtxt(*args, **kwargs))
-
-
-def bincount(x, weights=None, minlength=0):
-    """How often each number occurs, or the sum of its weights; waits."""
-    places = read(x, "bincount")
-    if weights is None:
-        return array(onp.bincount(places, minlength=minlength), ctx=x.ctx)
-    return array(onp.bincount(places, read(weights, "bincount"), minlength), weights.dtype, x.ctx)
-
-
-def shape(a):
-    """The sizes of the axes."""
-    return onp.shape(a) if is_number(a) or isinstance(a, (list, tuple)) else tuple(a.shape)
-
-
-def may_share_memory(a, b, max_work=None):
-    """True if two arrays have the same memory, or one is a view of the other's."""
-    return a._chunk is b._chunk
-
-
-shares_memory = may_share_memory

@@ -20,9 +20,7 @@ import numpy as onp
 from d2lmini.ndarray import creation
 from d2lmini.np.binding import Array
 from d2lmini.np.values import (
-    as_type,
     check_array,
-    constant,
     fill,
     full_shape,
     is_number,
@@ -74,17 +72,6 @@ def swapaxes(a: Array, axis1, axis2):
     return registry["swapaxes"](a, dim1=dim1, dim2=dim2)
 
 
-def moveaxis(a: Array, source, destination):
-    """Axes moved to new places; the others keep their order. ValueError unless each has a place."""
-    sources, places = _places(source, a.ndim), _places(destination, a.ndim)
-    if len(sources) != len(places) or len(set(sources)) < len(sources):
-        raise ValueError(f"np.moveaxis: cannot move axes {source} to {destination}")
-    order = [axis for axis in range(a.ndim) if axis not in sources]
-    for place, axis in sorted(zip(places, sources)):
-        order.insert(place, axis)
-    return transpose(a, order)
-
-
 def expand_dims(a: Array, axis):
     """A new axis of size 1 at `axis` (of the result), or several."""
     ndim = a.ndim + (1 if is_number(axis) else len(axis))
@@ -134,11 +121,6 @@ def concatenate(seq, axis=0, out=None):
     return fill(out, registry["concat"](*arrays, dim=normalize_axis(axis, arrays[0].ndim)))
 
 
-def append(arr, values, axis=None):
-    """`values` joined to `arr`, both flat without `axis`."""
-    return concatenate([arr, values], axis)
-
-
 def stack(arrays, axis=0, out=None):
     """Arrays joined along a new axis. ValueError if their shapes differ."""
     found = _arrays("stack", arrays)
@@ -149,64 +131,31 @@ def stack(arrays, axis=0, out=None):
 
 def vstack(arrays, out=None):
     """Rows joined: along the first axis, vectors as rows."""
-    return concatenate([_at_least(2, x) for x in _arrays("vstack", arrays)], 0, out)
+    found = _arrays("vstack", arrays)
+    return concatenate([x if x.ndim > 1 else reshape(x, (1, -1)) for x in found], 0, out)
 
 
 def hstack(arrays):
     """Columns joined: along the second axis; vectors along their only one."""
-    found = [_at_least(1, x) for x in _arrays("hstack", arrays)]
+    found = [x if x.ndim else reshape(x, 1) for x in _arrays("hstack", arrays)]
     return concatenate(found, 0 if found[0].ndim == 1 else 1)
-
-
-def dstack(arrays):
-    """Arrays joined along the third axis."""
-    return concatenate([_at_least(3, x) for x in _arrays("dstack", arrays)], 2)
-
-
-def column_stack(tup):
-    """Vectors as columns, matrices as they are, joined along the second axis."""
-    found = _arrays("column_stack", tup)
-    return concatenate([x if x.ndim > 1 else reshape_to(x, (x.size, 1)) for x in found], 1)
 
 
 def split(ary: Array, indices_or_sections, axis=0):
     """Parts along `axis`: so many equal ones, or cut at these indices. ValueError if the axis
     cannot be cut into equal parts."""
-    if is_number(indices_or_sections):
-        size = ary.shape[normalize_axis(axis, ary.ndim)]
-        if size % int(indices_or_sections):
-            raise ValueError("array split does not result in an equal division")
-    return array_split(ary, indices_or_sections, axis)
-
-
-def array_split(ary: Array, indices_or_sections, axis=0):
-    """Like `split`; the first parts are longer where equal ones are impossible."""
     axis = normalize_axis(axis, ary.ndim)
     size = ary.shape[axis]
     if is_number(indices_or_sections):
         count = int(indices_or_sections)
-        small, more = divmod(size, count)
-        bounds = [small * i + min(i, more) for i in range(count + 1)]
+        if size % count:
+            raise ValueError("array split does not result in an equal division")
+        bounds = list(range(0, size + 1, size // count)) if size else [0] * (count + 1)
     else:
         cuts = [c + size if c < 0 else c for c in map(int, indices_or_sections)]
         bounds = [0, *(min(max(c, 0), size) for c in cuts), size]
     part = registry["slice_axis"]  # not indexing, which would give views along the first axis
     return [part(ary, axis=axis, begin=i, end=max(i, j)) for i, j in pairwise(bounds)]
-
-
-def hsplit(ary: Array, indices_or_sections):
-    """`split` along the second axis; a vector's only one."""
-    return split(ary, indices_or_sections, min(1, ary.ndim - 1))
-
-
-def vsplit(ary: Array, indices_or_sections):
-    """`split` along the first axis."""
-    return split(ary, indices_or_sections, 0)
-
-
-def dsplit(ary: Array, indices_or_sections):
-    """`split` along the third axis."""
-    return split(ary, indices_or_sections, 2)
 
 
 # -- repeat and move -------------------------------------------------------------------------------
@@ -242,89 +191,3 @@ def flip(m: Array, axis=None, out=None):
     axes = normalize_axes(axis, m.ndim)
     key = tuple(slice(None, None, -1 if i in axes else 1) for i in range(m.ndim))
     return fill(out, m[key] if key else registry["_copy"](m))
-
-
-def flipud(m: Array):
-    """Rows in reverse order."""
-    return flip(m, 0)
-
-
-def fliplr(m: Array):
-    """Columns in reverse order."""
-    return flip(m, 1)
-
-
-def roll(a: Array, shift, axis=None):
-    """Elements moved on by `shift` along the axes; what leaves at the end comes back in front."""
-    if axis is None:
-        return reshape_to(roll(ravel(a), shift, 0), tuple(a.shape))
-    axes = (axis,) if is_number(axis) else normalize_axes(axis, a.ndim)
-    for by, i in zip([shift] * len(axes) if is_number(shift) else shift, axes):
-        i = normalize_axis(i, a.ndim)
-        cut = -by % a.shape[i] if a.shape[i] else 0
-        a = concatenate([a[along(i, part)] for part in (slice(cut, None), slice(cut))], i)
-    return a if axes else registry["_copy"](a)
-
-
-def rot90(m: Array, k=1, axes=(0, 1)):
-    """A quarter turn, k times, in the plane of two axes."""
-    first, second = axes
-    k %= 4
-    if k == 0:
-        return registry["_copy"](m)
-    if k == 2:
-        return flip(flip(m, first), second)
-    return flip(swapaxes(m, first, second), second if k == 3 else first)
-
-
-def pad(x: Array, pad_width=None, mode="constant", constant_values=0):
-    """Elements added before and after each axis: pad_width is a number, (before, after), or one
-    pair for each axis; modes constant, maximum, minimum, edge, reflect, symmetric. ValueError
-    for others."""
-    modes = ("constant", "maximum", "minimum", "edge", "reflect", "symmetric")
-    if mode not in modes:
-        raise ValueError(f"np.pad: modes are {', '.join(modes)}; got {mode!r}")
-    widths = onp.broadcast_to(onp.asarray(pad_width, int), (x.ndim, 2)).tolist()
-    for axis, width in enumerate(widths):
-        if mode in modes[3:]:
-            places = onp.pad(onp.arange(x.shape[axis]), width, mode=mode)  # type: ignore[call-overload]
-            x = x[along(axis, places)]
-            continue
-        op = "sum" if mode == "constant" else mode[:3]  # a sum for its shape alone
-        line = registry[op](x, axis=(axis,), keepdims=True)
-        if mode == "constant":
-            line = as_type(constant(constant_values, line), x.dtype)
-        before, after = ([repeat(line, count, axis)] if count else [] for count in width)
-        x = concatenate([*before, x, *after], axis)
-    return x
-
-
-def _at_least(ndim, x):
-    """`x` itself if it has `ndim` axes."""
-    if len(x.shape) >= ndim:
-        return x
-    return reshape(x, {0: (1,) * ndim, 1: (1, -1, 1)[:ndim]}.get(x.ndim, (*x.shape, 1)))
-
-
-def _atleast(ndim, arrays):
-    given = [check_array(f"atleast_{ndim}d", x) for x in arrays]
-    found = [registry["_copy"](x) if x.ndim >= ndim else _at_least(ndim, x) for x in given]
-    return found[0] if len(found) == 1 else found
-
-
-def atleast_1d(*arys):
-    """A copy with one axis at least."""
-    return _atleast(1, arys)
-
-
-def atleast_2d(*arys):
-    """A copy with two axes at least: vectors become rows."""
-    return _atleast(2, arys)
-
-
-def atleast_3d(*arys):
-    """A copy with three axes at least."""
-    return _atleast(3, arys)
-
-
-row_stack = vstack

@@ -58,7 +58,6 @@ def test_shape_and_dtype_equal_mxnet(text, mxnet: Oracle):
     [
         "np.random.uniform()", "np.random.normal()", "np.random.randn()", "np.random.rand()",
         "np.random.normal(0, 1, ())", "np.random.randint(0, 3)", "np.random.choice(3)",
-        "np.random.gamma(1.0)", "np.random.exponential()",
     ],
 )  # fmt: skip
 def test_without_size_the_shape_is_empty(text):
@@ -114,11 +113,7 @@ def test_gradients_reach_the_parameters():
     onp.testing.assert_allclose(scale.grad.asnumpy(), y.asnumpy(), rtol=1e-6)
 
 
-#: Parameters that are made in the net are constants of the graph; a draw from them is refused.
-CONSTANT = "np.random.gamma(np.full((20000,), 2.0))"
-
-
-@pytest.mark.parametrize("text", [text for text in DRAWS if text != CONSTANT])
+@pytest.mark.parametrize("text", DRAWS)
 def test_a_hybridized_net_draws_anew_at_each_call(text):
     class Net(HybridBlock):
         def hybrid_forward(self, F, x):
@@ -149,8 +144,6 @@ def test_a_hybridized_net_draws_anew_at_each_call(text):
         ("np.random.multinomial(-1, [0.5, 0.5])", ValueError),
         ("np.random.choice(2, 3, p=[-0.5, 1.5])", ValueError),
         ("np.random.choice(3, 2, p=[0.5, 0.5])", ValueError),
-        ("npx.random.bernoulli(0.5, 0.5)", ValueError),
-        ("npx.random.bernoulli()", ValueError),
     ],
 )
 def test_refused(text, error):
@@ -159,29 +152,8 @@ def test_refused(text, error):
 
 
 #: Draws of which {} is a parameter, and what it must be.
-PARAMETERS = {
-    "np.random.normal(0, {})": "0 or more",
-    "np.random.lognormal(0, {})": "0 or more",
-    "np.random.exponential({})": "0 or more",
-    "np.random.logistic(0, {})": "0 or more",
-    "np.random.gumbel(0, {})": "0 or more",
-    "np.random.rayleigh({})": "0 or more",
-    "np.random.gamma({})": "above 0",
-    "np.random.gamma(1, {})": "above 0",
-    "np.random.beta({}, 1)": "above 0",
-    "np.random.beta(1, {})": "above 0",
-    "np.random.chisquare({})": "above 0",
-    "np.random.weibull({})": "above 0",
-    "np.random.pareto({})": "above 0",
-    "np.random.power({})": "above 0",
-    "np.random.uniform(0, {})": "finite",
-    "npx.random.bernoulli({})": "from 0 to 1",
-    "npx.random.normal_n(0, {})": "0 or more",
-}
-OUTSIDE = {
-    "0 or more": ("-1.0", "float('nan')"), "above 0": ("-1.0", "0.0", "float('nan')"),
-    "finite": ("float('inf')", "float('nan')"), "from 0 to 1": ("-0.5", "1.5", "float('nan')"),
-}  # fmt: skip
+PARAMETERS = {"np.random.normal(0, {})": "0 or more", "np.random.uniform(0, {})": "finite"}
+OUTSIDE = {"0 or more": ("-1.0", "float('nan')"), "finite": ("float('inf')", "float('nan')")}
 WRONG = [(text, number) for text, needs in PARAMETERS.items() for number in OUTSIDE[needs]]
 
 
@@ -205,32 +177,6 @@ def test_a_parameter_out_of_range_is_refused(text, number):
         with pytest.raises(MXNetError, match=f"must be {needs}, got"):
             net(given).asnumpy()
         assert net(np.array([0.5, 1.0])).shape == (2,)
-
-
-@pytest.mark.parametrize("text", [text for text in PARAMETERS if "uniform" not in text])
-@pytest.mark.parametrize("number", ["-1.0", "0.0", "1.5"])
-def test_mxnet_refuses_the_same_parameters(text, number, mxnet: Oracle):
-    def refuses(mx, text):
-        mx.util.set_np()
-        try:
-            eval(text, {"np": mx.np, "npx": mx.npx}).asnumpy()
-        except (ValueError, mx.MXNetError):
-            return True
-        finally:
-            mx.util.reset_np()
-        return False
-
-    try:
-        draw(text.format(number))
-        refused = False
-    except ValueError:
-        refused = True
-    assert refused == mxnet.ask(refuses, text.format(number))
-
-
-def test_a_logit_of_any_size_gives_a_probability():
-    assert npx.random.bernoulli(logit=-1e4, size=3).tolist() == [0, 0, 0]
-    assert npx.random.bernoulli(logit=1e4, size=3).tolist() == [1, 1, 1]
 
 
 def test_a_net_that_draws_from_its_input_is_written_as_mxnet_has_it(tmp_path):

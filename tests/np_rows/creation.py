@@ -126,13 +126,7 @@ ROWS = [
         "0, 1, 0",
         **_MADE,
     ),
-    *rows("logspace", "0, 2, 3", "0, 2, 4, endpoint=False", "1, 3, 3, base=2.0", **_MADE),
     *rows("eye", "3", "2, 3", "3, k=1", "3, 3, -1", "2, dtype='int32'", **_MADE),
-    *rows("identity", "3", "2, dtype='int64'", **_MADE),
-    *rows("tri", "3", "2, 3, 1", grad=False, numpy=False, traced=False, mxnet="MXNet 1.9 has none"),
     *rows("meshgrid", "f(2), f(3)", "f(2), f(3), indexing='ij'", "f(2), f(3), f(4)", "f(3)"),
     *rows("copy", "f(2, 3)", "i(3)", "f()"),
-    *rows("indices", "(2, 3)", "(2,), dtype='int32'", **_MADE),
-    *rows("hanning hamming blackman", "5", "1", **_MADE),
-    *rows("vander", "f(3)", "f(3), 2", grad=False, traced=False),
 ]
