@@ -30,7 +30,7 @@ from d2lmini.device.devices import list_named
 from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of, settle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.naive import NaiveEngine
-from d2lmini.graph.call import PartitionTask, ProgramTask
+from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.plan import MOST_KEPT
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.scopes import contextmanager
@@ -65,8 +65,7 @@ class DryRun(NaiveEngine):
             if chunk.data is None:
                 chunk.data = np.broadcast_to(np.ones((), spec.dtype), spec.shape)
                 _count(chunk)
-        later = isinstance(task, PartitionTask) and task.number > 0
-        if isinstance(task, ProgramTask) and task.program.arena_nbytes and not later:
+        if isinstance(task, ProgramTask) and task.program.arena_nbytes:
             self._take_arena(task)
 
     def read(self, by: str, var: Any, get: Any, write: bool = False) -> Any:

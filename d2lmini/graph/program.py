@@ -108,7 +108,8 @@ class Program:
         self.source = writer.text
         self.plan = writer.layout.plan
         costs = [cost_of(writer.layout, statement) for statement in writer.statements]
-        flops, nbytes, self.predicted_us = map(sum, zip(*costs)) if costs else (0.0, 0.0, 0.0)
+        flops, nbytes, us = map(sum, zip(*costs)) if costs else (0.0, 0.0, 0.0)
+        self.predicted_us: float = us
         groups = sum(statement.shape is not None for statement in writer.statements)
         self.cost = ProgramCost(flops, nbytes, self.plan.nbytes, groups)
         self._nodes = writer.nodes

@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from contextlib import ExitStack
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from svg_words import words_of
 from worlds import until
 
 import d2lmini
-from d2lmini import MXNetError, autograd, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
+from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
 from d2lmini.device.parallel import parallel_for
 from d2lmini.draw.timeline import columns
 from d2lmini.gluon import nn

@@ -177,8 +177,6 @@ def resnet18():
     return net
 
 
-
-
 class Seen(nn.HybridBlock):
     """A plain forward, with shapes, slices, a constant and a normalization."""
 
