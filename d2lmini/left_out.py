@@ -87,7 +87,7 @@ LEFT_OUT = {
         np.random.logistic np.random.lognormal np.random.multivariate_normal np.random.pareto
         np.random.power np.random.rayleigh np.random.weibull""",
     "np.random.uniform and np.random.normal do the same with a size": "npx.random.*_n",
-    "(np.random.uniform(size=size) < prob) does the same": "bernoulli",
+    "np.random.uniform(size=size) < prob does the same": "bernoulli",
     "np.stack(np.nonzero(x), axis=1) does the same": "npx.nonzero",
     "nd has it, for x.as_nd_ndarray()": """
         npx.cast npx.erfinv npx.gamma npx.gammaln npx.gather_nd npx.reshape npx.shape_array""",

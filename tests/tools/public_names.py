@@ -42,7 +42,7 @@ SPACES = {
     "Memory": "storage",
     "autograd": "autograd",
     "NDArray": "nd nd.random nd.linalg nd.contrib",
-    "NumPy's interface": "np np.linalg np.random npx npx.random",
+    "NumPy's interface": "np np.linalg np.random npx",
     "Symbol": "sym sym.random viz",
     "Initializers": "init",
     "Optimizers and schedules": "optimizer lr_scheduler",

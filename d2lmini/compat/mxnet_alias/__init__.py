@@ -55,7 +55,7 @@ _OTHER_NAMES = {
     "img": "image", "init": "initializer", "kv": "kvstore", "mod": "module", "mon": "monitor",
     "nd": "ndarray", "numpy": "np", "numpy_extension": "npx", "rnd": "random",
     "sym": "symbol", "viz": "visualization",
-    "attribute": "symbol.attribute", "name": "symbol.naming",
+    "attribute": "symbol.naming", "name": "symbol.naming",
 }  # fmt: skip
 
 #: The names in full, and the short names that `info --for` shows.
