@@ -144,9 +144,9 @@ def hstack(arrays):
 def split(ary: Array, indices_or_sections, axis=0):
     """Parts along `axis`: so many equal ones, or cut at these indices. ValueError if the axis
     cannot be cut into equal parts."""
-    if is_number(indices_or_sections):
-        if ary.shape[normalize_axis(axis, ary.ndim)] % int(indices_or_sections):
-            raise ValueError("array split does not result in an equal division")
+    size = ary.shape[normalize_axis(axis, ary.ndim)]
+    if is_number(indices_or_sections) and size % int(indices_or_sections):
+        raise ValueError("array split does not result in an equal division")
     return array_split(ary, indices_or_sections, axis)
 
 
