@@ -32,19 +32,14 @@ class Answers(NamedTuple):
 def checks_of(chapter: str) -> dict[str, Answers]:
     """The answers of each check in `answers/`; {} if there is no file."""
     file = FOLDER / f"{chapter.replace('-', '_')}.txt"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
     found = {}
-    for part in (
-        re.split(r"^=== ", file.read_text(encoding="utf-8"), flags=re.M)[1:]
-        if file.exists()
-        else []
-    ):
+    for part in re.split(r"^=== ", text, flags=re.M)[1:]:
         head, *programs = re.split(r"^--- ", part, flags=re.M)
         check, name, needs = re.match(r"(\w+): (\w+)(?:, needs (.*))?", head).groups()
-        pairs = [program.split("\n", 1) for program in programs]
-        rows = [
-            (text, None if kind == "right" else kind.removeprefix("wrong: "))
-            for kind, text in pairs
-        ]
+        rows = []
+        for kind, program in (each.split("\n", 1) for each in programs):
+            rows.append((program, None if kind == "right" else kind.removeprefix("wrong: ")))
         found[check] = Answers(name, (needs or "").split(), rows)
     return found
 
