@@ -67,8 +67,22 @@ LEFT_OUT = {
     "-nd.pick(nd.log_softmax(x), label).sum() does the same": "softmax_cross_entropy",
     "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
     "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm *linalg.gemm",
+    "nd.array(numpy.linalg.NAME(x.asnumpy())) does the same": """
+        *potrf *potri *syevd *gelqf *trsm *slogdet *sumlogdiag *extractdiag *makediag
+        linalg_inverse linalg_det *d.linalg.inverse *d.linalg.det sym.linalg.inverse
+        sym.linalg.det""",
+    "x[i, j] reads and x[i, j] = y writes by arrays of indices": """
+        gather_nd scatter_nd _backward_gather_nd index_copy""",
+    "NumPy has it: compute with x.asnumpy()": "index_array *ravel_multi_index *unravel_index",
+    "make_loss(x * grad_scale) does the same": "MakeLoss",
+    "autograd.Function with a backward of its own does the same": """
+        gradientmultiplier round_ste sign_ste""",
+    "nd.array(scipy.special.erfinv(x.asnumpy())) does the same": "nd.erfinv sym.erfinv",
+    "x.argmax(axis=1) does the same": "argmax_channel",
+    "x.slice_axis(axis, 0, n) does the same for each axis": "slice_like",
+    "nd.where(x == x, x, 1).prod() does the same": "nanprod",
+    "multi_all_finite(x, num_arrays=1) does the same": "all_finite",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
-    "nd.array(numpy.random.negative_binomial(k, p, shape)) does the same": "*negative_binomial*",
     "net.collect_params(pattern).initialize(init) does the same": "Mixed",
     "net.load_parameters does the same": "initializer.Load",
     "optimizer.SGD at half the rate, with nd.random.normal(0, lr**0.5, w.shape) added to each w":
@@ -82,7 +96,10 @@ LEFT_OUT = {
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "NumPy has it under another name: compute with x.asnumpy()":
         "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",
-    "numpy.random draws it; nd.random has the gamma and the exponential distribution": """
+    "nd.array(numpy.random.NAME(..., size)) does the same": """
+        *negative_binomial* random_gamma *random.gamma *gamma_like random_exponential
+        *random.exponential *exponential_like *poisson* sample_uniform sample_normal sample_gamma
+        sample_exponential *uniform_like *normal_like
         np.random.beta np.random.chisquare np.random.exponential np.random.gamma np.random.gumbel
         np.random.logistic np.random.lognormal np.random.multivariate_normal np.random.pareto
         np.random.power np.random.rayleigh np.random.weibull""",

@@ -11,7 +11,7 @@ True
 from d2lmini.ndarray import random
 from d2lmini.random_state import seed
 
-FUNCTIONS = {name: getattr(random, name) for name in random.__all__ if not name.endswith("_like")}
+FUNCTIONS = {name: getattr(random, name) for name in random.__all__}
 globals().update(FUNCTIONS)
 
 __all__ = ["seed", *FUNCTIONS]
