@@ -12,7 +12,6 @@ import sys
 import types
 import weakref
 
-import numpy as np
 import pytest
 from fakes import cupy_arrays
 from worlds import run_program, until
@@ -31,7 +30,7 @@ from d2lmini import (
     storage,
 )
 from d2lmini.context import gpu_memory_info
-from d2lmini.cuda import module, staging
+from d2lmini.cuda import module
 from d2lmini.cuda.device import logical_gpus
 from d2lmini.cuda.streams import Stream
 from d2lmini.device import devices
@@ -114,55 +113,6 @@ def test_tf32_is_off_until_it_is_allowed(cupy, gpus):
     assert cupy.machine.compute_types == {"float32": 1}
 
 
-# -- marks -----------------------------------------------------------------------------------------
-
-
-class Recorder:
-    """A stream of CuPy's and its module, both of which note what they are asked."""
-
-    def __init__(self) -> None:
-        self.waits: list[object] = []
-
-    def wait_event(self, event: object) -> None:
-        self.waits.append(event)
-
-    def Event(self, block: bool, disable_timing: bool) -> Recorder:
-        return Recorder()
-
-    def record(self, handle: object) -> None:
-        """The place is its number."""
-
-
-def streams(n: int) -> list[Stream]:
-    return [Stream(Recorder(), Recorder()) for _ in range(n)]
-
-
-def test_a_stream_waits_once_and_never_for_itself():
-    a, b, c = streams(3)
-    first, second = a.mark(), a.mark()
-    a.wait([first, second])
-    assert a.handle.waits == []
-    b.wait([second, first])
-    b.wait([first])
-    assert b.handle.waits == [second.event]
-    c.wait([b.mark()])  # b had seen a's second mark then
-    c.wait([second])
-    assert len(c.handle.waits) == 1
-    third, fourth = a.mark(), b.mark()
-    c.wait([fourth, third, first])
-    assert set(c.handle.waits[1:]) == {third.event, fourth.event}
-
-
-def test_a_mark_remembers_what_its_stream_had_seen_then():
-    a, b, c = streams(3)
-    early = b.mark()
-    late = a.mark()
-    b.wait([late])
-    c.wait([early])
-    c.wait([late])  # that b has seen it since is not in the mark
-    assert c.handle.waits == [early.event, late.event]
-
-
 def test_a_chain_on_one_device_needs_no_event(cupy, gpus, monkeypatch):
     waits = []
     monkeypatch.setattr(Stream, "wait", lambda self, marks: waits.extend(
@@ -243,17 +193,6 @@ def test_memory_is_used_again_and_given_back(cupy, gpus):
     gpu(0).empty_cache()
     assert storage.stats(gpu(0))[:2] == (0, 0)
     assert cupy.machine.used[0] == 0
-
-
-def test_pinned_memory_of_a_large_copy_is_bounded(cupy, gpus, monkeypatch):
-    taken = []
-    allocate = cupy.cuda.alloc_pinned_memory
-    monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", lambda n: taken.append(n) or allocate(n))
-    monkeypatch.setattr(staging, "PIECE", 1 << 16)
-    values = np.arange(3 * MB, dtype="float32")
-    x = nd.array(values, ctx=gpu(1))
-    assert (x.asnumpy() == values).all()
-    assert set(taken) == {1 << 16} and len(taken) <= 2 * staging.MAX_IN_USE
 
 
 # -- the host and other libraries ------------------------------------------------------------------
