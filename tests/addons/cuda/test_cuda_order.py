@@ -134,15 +134,6 @@ def test_programs_over_cpu_and_gpus_equal_numpy(first: int):
             assert not machine.errors, f"seed {seed}"
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("first", range(1000, 2000, 100))
-def test_many_long_programs(first: int):
-    for seed in range(first, first + 100):
-        with two_gpus(seed) as machine:
-            run_program(seed, statements=120)
-            assert not machine.errors, f"seed {seed}"
-
-
 def test_the_serial_engine_too():
     for seed in range(20):
         with engine.use("naive"), two_gpus(seed) as machine:
@@ -201,15 +192,6 @@ def test_training_on_gpus_equals_training_on_the_cpu(kvstore: str, hybridize: bo
         for values, (want,) in zip(trained, expected, strict=True):
             for got in values:
                 np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-
-
-@needs_kernels
-def test_two_runs_of_training_are_equal_to_the_bit():
-    runs = []
-    for seed in (1, 2):
-        with two_gpus(seed):
-            runs.append(train([gpu(0), gpu(1)]))
-    np.testing.assert_equal(runs[0], runs[1])
 
 
 @pytest.mark.filterwarnings("ignore:.*dropped unseen")

@@ -4,8 +4,8 @@
     python tests/gpu/stub/run.py contract --write         write the table anew
 
 Shapes and dtypes must be what the array promises before it is there, and what the CPU makes of the
-same row; what raises on the GPU must raise on the CPU. Nothing may go to the null stream, be copied
-from or to memory that is not pinned, or be refused. How many kernels a row launches, and how often
+same row; what raises on the GPU must raise on the CPU. Nothing may go to the null stream or
+be refused. How many kernels a row launches, and how often
 the host waits, must be what `launches.txt` says, of CuPy's version that the table names: a line for
 an operation or a layer has the numbers of all its rows, sorted (`2 x3, 5`: three rows of 2, one of
 5). A change that alters the table is committed with it, so that the difference is read.
