@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.capture import outside
+from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
 
 #: The stream of one element, and how numbers are drawn from the stream.
