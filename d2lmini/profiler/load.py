@@ -150,7 +150,8 @@ class _OwnReader:
             records(trace).extend(
                 kind(*fields, sites.load(saved, text)) for *fields, saved, text in facts[name]
             )
-        trace.cpu.spans += [Span(*span) for span in facts.get("spans", ())]
+        for *span, cause in facts.get("spans", ()):  # older files know "gil", a lock
+            trace.cpu.spans.append(Span(*span, "blocked" if cause == "gil" else cause))
         for role, serials in facts["roles"].items():
             trace.roles.update(dict.fromkeys(serials, role))
         self.sites, self.change_sites = Sites(), Sites()  # their code objects are numbered apart

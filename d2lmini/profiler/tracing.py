@@ -45,7 +45,7 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
-from d2lmini.profiler.evidence import judge
+from d2lmini.profiler.evidence import Evidence
 from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.recorder import Recorder, serial_of, this_thread
@@ -159,7 +159,7 @@ class Trace(Recorder):
         self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
         self._resolve_shares()
         if self._timing:
-            judge(self, *self.cpu.finish(self.begin_ns, self.end_ns))
+            Evidence(self).judge(*self.cpu.finish(self.begin_ns, self.end_ns))
         self._gpu_times.resolve()
         self._resolve_waits()
 
