@@ -198,6 +198,10 @@ def replay(
     without_wait_at: Any = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
+    asked = {"workers": workers, "devices": devices, "link_gb_s": link_gb_s}
+    for name, value in asked.items():
+        if value is not None:
+            trace.refuse(f"replay({name}=)")
     threads = _threads(trace, workers)
     place_of = _places(trace, devices)
     dropped = _find_dropped(trace, without_wait_at)
