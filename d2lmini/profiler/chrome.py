@@ -110,7 +110,9 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
         f'"traceEvents":[\n{events}\n],"memoryChanges":[\n{changes}\n]}}\n'
     )
     content = text.encode()
-    files.write(path, [gzip.compress(content, mtime=0) if os.fspath(path).endswith(".gz") else content])
+    files.write(
+        path, [gzip.compress(content, mtime=0) if os.fspath(path).endswith(".gz") else content]
+    )
 
 
 def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:

@@ -17,8 +17,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from d2lmini.profiler.foreign.builder import TraceBuilder
-from d2lmini.profiler.foreign.events import ENDED, PUSHED, ForeignEvents, Slice, by_thread
-from d2lmini.profiler.foreign.events import last_until
+from d2lmini.profiler.foreign.events import (
+    ENDED,
+    PUSHED,
+    ForeignEvents,
+    Slice,
+    by_thread,
+    last_until,
+)
 from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
 
 _PYTHON = re.compile(r"\$(.+\.py):(\d+) (.+)")

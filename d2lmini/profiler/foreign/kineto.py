@@ -26,8 +26,15 @@ from typing import Any
 from d2lmini.context import gpu
 from d2lmini.profiler.columns import check, is_whole
 from d2lmini.profiler.foreign.builder import TraceBuilder
-from d2lmini.profiler.foreign.events import ENDED, PUSHED, ForeignEvents, Slice, by_thread
-from d2lmini.profiler.foreign.events import Thread, last_until
+from d2lmini.profiler.foreign.events import (
+    ENDED,
+    PUSHED,
+    ForeignEvents,
+    Slice,
+    Thread,
+    by_thread,
+    last_until,
+)
 from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, walk_stack
 from d2lmini.profiler.records import Operation
 
@@ -164,7 +171,10 @@ class _Kineto:
         call = self.launches.get(args.get("correlation", -1))
         record = self.launches.get(args.get("wait_on_cuda_event_record_corr_id", -1), call)
         if call is not None and record is not None:
-            theirs, own = streams[device, args["wait_on_stream"]], streams[device, args.get("stream")]
+            theirs, own = (
+                streams[device, args["wait_on_stream"]],
+                streams[device, args.get("stream")],
+            )
             before = last_until(sorted(theirs, key=PUSHED), record[0].begin_ns, PUSHED)
             later = [o for o in own if o.pushed_ns > call[0].begin_ns]
             if before is not None and later:
