@@ -109,10 +109,8 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
         f'{{"displayTimeUnit":"ms","otherData":{encode(facts)},\n'
         f'"traceEvents":[\n{events}\n],"memoryChanges":[\n{changes}\n]}}\n'
     )
-    content = text.encode()
-    files.write(
-        path, [gzip.compress(content, mtime=0) if os.fspath(path).endswith(".gz") else content]
-    )
+    packed = os.fspath(path).endswith(".gz")
+    files.write(path, gzip.compress(text.encode(), mtime=0) if packed else text)
 
 
 def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:

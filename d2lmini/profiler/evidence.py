@@ -180,11 +180,12 @@ class Evidence:
             pushed = number in self.cpu.pushed
             asleep_ns = max(0.0, off_ns - delayed_ns - collections.within(begin, end))
             blocked_ns = 0.0
-            if a.delayed_ns is not None and (pushed or number == OWN):
-                if a.sleeps and asleep_ns >= a.sleeps * _SHORTEST_KNOWN_NS:
-                    # A thread without a core may have kept a lock that this one waited for.
-                    kept_ns = max(0.0, without_core.within(begin, end) - delayed_ns)
-                    blocked_ns = max(0.0, asleep_ns - kept_ns)
+            own = pushed or number == OWN
+            long = a.sleeps and asleep_ns >= a.sleeps * _SHORTEST_KNOWN_NS
+            if a.delayed_ns is not None and own and long:
+                # A thread without a core may have kept a lock that this one waited for.
+                kept_ns = max(0.0, without_core.within(begin, end) - delayed_ns)
+                blocked_ns = max(0.0, asleep_ns - kept_ns)
             if number == OWN:
                 now = float(begin)
                 for cause, ns in (

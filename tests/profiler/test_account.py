@@ -369,8 +369,8 @@ def test_a_saving_counts_if_it_is_beyond_the_error_of_the_replay_and_is_possible
 
 
 def test_operations_off_the_cpu_are_no_work():
-    """Two workers, 100 ms: one operation of which 30 ms were collected, preempted and not explained;
-    one that slept."""
+    """Two workers, 100 ms: one operation of which 30 ms were collected, preempted and not
+    explained; one that slept."""
     trace = made([dict(ran=(0, 100)), dict(ran=(0, 100), worker="w2")])
     trace.cpu.times = {
         1: CpuTime(ms(70), ms(5), False),

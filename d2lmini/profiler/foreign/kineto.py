@@ -8,8 +8,8 @@
     cuda_sync         what a stream waited for, where the file has it
     python_function   functions of Python (with_stack=True)
 
-Operations of a stream run in the order of their launches. With a GPU, what PyTorch does on the CPU between two launches is the program's own time:
-"issuing".
+Operations of a stream run in the order of their launches. With a GPU, what PyTorch does on the CPU
+between two launches is the program's own time: "issuing".
 
 The format: Kineto's output_json.cpp and PyTorch's own traces; synchronization events: Kineto's
 documentation of CUDA event synchronization.
