@@ -33,9 +33,6 @@ from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.controls import Control
 
-#: This many characters of a run's printed output are shown, the last ones.
-SHOWN = 4000
-
 
 class Panel(Widget):
     """Controls and runs; a subclass defines what a run does.
@@ -197,7 +194,6 @@ class Panel(Widget):
             "name": self.words,
             "controls": [control.describe() for control in self.controls],
             "state": self.state(),
-            "printed": "" if self._job is None else self._job.printed[-SHOWN:],
             "head": head,
             "rows": rows,
             "turns": self.turns,

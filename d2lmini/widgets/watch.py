@@ -38,12 +38,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import engine, instrument
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.draw.timeline import timeline
+from d2lmini.profiler.draw import names_of, rows_of, span_of
+from d2lmini.profiler.records import Operation
 from d2lmini.profiler.tracing import CLOSING
 from d2lmini.scopes import interrupted
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.watch_messages import MessageWriter
-from d2lmini.widgets.watch_records import News, RecentRecords, Sample
+from d2lmini.widgets.watch_records import News, RecentRecords
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -62,8 +64,6 @@ class Watch(Widget):
     """A live view of the engine, watching until `stop()`. Made by `watch()`.
 
     operations  the last that ended, as they ended: `profiler.Operation`
-    waits       of the program's threads: `profiler.Wait`
-    samples     of the queue and the memory, at most one each ms
     count       how many operations were pushed
     """
 
@@ -88,30 +88,22 @@ class Watch(Widget):
         return list(self._recent.operations)
 
     @property
-    def waits(self) -> Sequence[Wait]:
-        """The waits of the program's threads that ended last."""
-        self._pass_on()
-        return list(self._recent.waits)
-
-    @property
-    def samples(self) -> Sequence[Sample]:
-        """Queued operations and memory, over time."""
-        self._pass_on()
-        return list(self._recent.samples)
-
-    @property
     def count(self) -> int:
         """How many operations were pushed while it watched."""
         return self._recent.count
 
     def picture(self) -> Picture | None:
-        """The timeline, the queue and the memory of all kept records; None if nothing ran.
-        ImportError without matplotlib."""
-        from d2lmini.widgets.watch_picture import picture_of
-
-        with self._door:
-            self._pass_on()
-            return picture_of(self._recent)
+        """The timeline of all kept records; None if nothing ran. ImportError without
+        matplotlib."""
+        rows = rows_of(self.operations)
+        if not rows:
+            return None
+        begin_ns = min(row[0].began_ns for row in rows.values())
+        waits = [span_of(wait) for wait in list(self._recent.waits) if wait.end_ns > begin_ns]
+        lanes = [("front end", waits)] if waits else []
+        return timeline(
+            [*lanes, *zip(names_of(rows), (map(span_of, row) for row in rows.values()))], unit="ms"
+        )
 
     # -- its life ----------------------------------------------------------------------------------
 

@@ -38,7 +38,6 @@ function build(panel, model, el) {
   const bar = element("progress", { max: 1, value: 0, "aria-label": "progress of the run" });
   const text = element("span", { class: "d2l-quiet", role: "status" });
   const problem = element("pre", { class: "d2l-panel-problem", role: "alert" });
-  const printed = element("pre");
   const images = element("div");
   const table = element("div", { class: "d2l-panel-table" });
   const live = element("div");
@@ -46,7 +45,7 @@ function build(panel, model, el) {
   let made = "";
   let setters = [];
   el.append(title, controls, element("div", { class: "d2l-bar" }, run, cancel, clear, bar, text), live,
-    problem, printed, images, table);
+    problem, images, table);
 
   function update(header) {
     const { told, values } = panel;
@@ -84,8 +83,6 @@ function build(panel, model, el) {
       controls.replaceChildren(...all.map(({ label }) => label));
       setters = all.map(({ set }) => set);
     } else told.controls.forEach(({ name }, at) => setters[at](values[name]));
-    printed.textContent = told.printed;
-    printed.hidden = !told.printed;
     const alt = `runs of ${told.name}`;
     images.replaceChildren(...panel.images.map((src) => element("img", { src, alt })));
     table.replaceChildren(...(told.rows.length ? [tableOf(told)] : []));
