@@ -32,8 +32,6 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini import callsite, engine
-from d2lmini.base import MXNetError
-from d2lmini.engine.failure import join_summaries
 from d2lmini.engine.scheduler import interrupts
 
 #: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
@@ -126,16 +124,16 @@ class BackgroundJob:
         """Run on this thread and return the result; errors pass through."""
         self.enter()
         try:
-            return self._call(engine.waitall)
+            return self._call()
         finally:
             self.leave()
 
-    def _call(self, settle: Callable[[], object]) -> Any:
+    def _call(self) -> Any:
         mine = threading.get_ident()
         before, interrupts[mine] = interrupts.get(mine), self.check
         try:
             self.result = self.function(self)
-            settle()
+            engine.waitall()
             self.state = "done"
         except Exception:
             self.state = "cancelled" if self._heard else "failed"
@@ -152,7 +150,7 @@ class BackgroundJob:
 
     def _run_beside(self) -> None:
         try:
-            self._call(_settle)
+            self._call()
         except BaseException as problem:
             if self.state == "failed":
                 self.problem = describe_error(problem)
@@ -176,9 +174,6 @@ class BackgroundJob:
                 continue
         finally:
             interrupts.pop(threading.get_ident(), None)
-        also = _failures()
-        if also:
-            self.problem = "\n".join(filter(None, (self.problem, f"also failed: {also}")))
 
     # -- asked on its own thread -------------------------------------------------------------------
 
@@ -202,25 +197,6 @@ class BackgroundJob:
         if self._asked:
             self._drop()
             raise Cancelled
-
-
-def _settle() -> None:
-    """Wait for everything; MXNetError for every failure, also if its results are unreachable: the
-    warning of `waitall` would be lost on a thread."""
-    engine.current.wait_idle("experiment")
-    problem = _failures()
-    if problem:
-        raise MXNetError(problem)
-
-
-def _failures() -> str:
-    """The failures that no wait has reported yet, in words."""
-    with engine.current.lock:
-        failures, dropped = engine.current.take_unreported()
-    reports = sorted(
-        [*(failure.report for failure in failures), *dropped], key=lambda failure: failure.order
-    )
-    return join_summaries([report.summary() for report in reports])
 
 
 def describe_error(error: BaseException) -> str:

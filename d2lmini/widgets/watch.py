@@ -12,7 +12,7 @@ There is a lane for the program, with its waits, and for every worker of every d
 operations that it runs; below the lanes the number of queued operations, and the memory of the
 devices. A click on an operation shows the line that issued it, and, with arrows, what it waited
 for. In a notebook the view is updated ten times a second while the cell computes, and a picture is
-stored; elsewhere nothing is shown, and the record can be read:
+stored at the end; elsewhere nothing is shown, and the record can be read:
 
 >>> import d2lmini
 >>> from d2lmini import nd
@@ -77,7 +77,6 @@ class Watch(Widget):
         self._door = threading.RLock()  # one thread reads the records at a time
         self._watches = False
         self._quiet = 0
-        self._drawn = 0  # number of operations in the notebook's picture
 
     # -- what one asks -----------------------------------------------------------------------------
 
@@ -116,8 +115,6 @@ class Watch(Widget):
         _watching, self._watches = self, True
         instrument.add(self._recent)
         self.live()
-        if self._pictures:
-            _events().register("post_run_cell", self._cell_ended)
 
     def stop(self) -> None:
         """Wait for all pushed operations, and stop watching; the picture remains. Errors of
@@ -135,10 +132,7 @@ class Watch(Widget):
         finally:
             instrument.remove(self._recent)
             self._pass_on()
-            self._drawn = self.count
             self.still()
-            if self._pictures:
-                _events().unregister("post_run_cell", self._cell_ended)
 
     def close(self) -> None:
         """Stop, and close the view; the picture remains."""
@@ -152,12 +146,6 @@ class Watch(Widget):
         self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
     ) -> None:
         self._stop(waits=not interrupted(kind))
-
-    def _cell_ended(self, *_: Any) -> None:
-        """Called when a cell of the notebook ends: the notebook stores a picture of its work."""
-        if self.count != self._drawn:
-            self._drawn = self.count
-            self.update_picture()
 
     # -- what the refresher asks -------------------------------------------------------------------
 
@@ -195,12 +183,6 @@ def watch(keep: int = KEEP) -> Watch:
     found = Watch(keep)
     found.start()
     return found
-
-
-def _events() -> Any:
-    import IPython
-
-    return IPython.get_ipython().events
 
 
 def _begin_anew() -> None:

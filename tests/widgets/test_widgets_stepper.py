@@ -23,14 +23,6 @@ def program():
     return b + c
 
 
-def waiting():
-    a = nd.ones((2,))
-    b = a * 2
-    total = b.sum().asscalar()  # the program stands here until 3 is done
-    c = a + total
-    c[:] = 0
-
-
 def random_program(seed, n=12):
     """Operations on a few arrays, in place and not, with waits between some."""
 
@@ -81,31 +73,6 @@ def test_a_name_that_is_bound_anew_is_told_from_the_one_before():
     assert list(record_program(again).names.values()) == ["x", "x #2", "x #3", "y"]
 
 
-def test_what_the_program_finds_has_its_name_and_its_contents():
-    weights = nd.array([1, 2])
-
-    def use():
-        y = weights * 2
-        weights[:] = 0
-        return y
-
-    record = record_program(use)
-    var = next(var for var, name in record.names.items() if name == "weights")
-    assert record.values[0] == {var: "[1. 2.]"}
-    stepper = Stepper(use)
-    assert weights.asnumpy().tolist() == [0, 0]
-    assert stepper.program.values[0] == {var: "[0. 0.]"}
-
-
-def test_waits_of_the_program_are_part_of_the_record():
-    stepper = Stepper(waiting)
-    play = stepper.play
-    assert [play.status(n) for n in range(1, 6)][3:] == ["later", "later"]
-    assert play.awaited is not None and play.awaited[1] == {3}
-    stepper.run()
-    assert play.awaited is None and 0 <= play.jobs[2].ended <= play.jobs[3].began
-
-
 def test_the_engine_before_is_in_use_again_and_nothing_is_pending():
     before, threads = engine.current, threading.active_count()
     stepper = Stepper(program)
@@ -147,18 +114,6 @@ def test_programs_that_cannot_be_stepped_through():
         Stepper(lambda: None)
     with pytest.raises(ValueError, match="pushed 201 operations, and 1 to 200"):
         Stepper(lambda: [nd.ones((1,)) for _ in range(201)])
-
-
-def test_operations_that_operations_push():
-    def inside():
-        a, b = engine.new_var(), engine.new_var()
-        engine.push(lambda: engine.push(print, reads=[a], name="inner"), writes=[b], name="outer")
-
-    play = Playback(record_program(inside))
-    assert [play.status(1), play.status(2)] == ["ready", "later"]
-    assert "issues it" in words.why_not(play, 2)
-    run(play)
-    assert play.order == [1, 2]
 
 
 # -- the moves are the engine's --------------------------------------------------------------------
@@ -307,15 +262,6 @@ def test_the_picture_and_the_text_are_those_of_the_whole_run():
     stepper.step()
     assert repr(stepper) == text
     assert text.splitlines()[4] == ("4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us")
-
-
-def test_where_a_line_issues_several_operations_their_names_tell_them_apart():
-    def one_line():
-        return nd.ones((2,)) * 2 + 1
-
-    boxes = Sent(one_line).whole()[0]["scene"]["boxes"]
-    assert [box["lines"][0] for box in boxes] == ["1 nd.ones", "2 *", "3 +"]
-    assert {box["lines"][1] for box in boxes} == {"return nd.ones((2,)) * 2 + 1"}
 
 
 def test_a_long_program_has_a_small_state_and_a_small_picture():

@@ -1,6 +1,6 @@
 // A panel of controls (widgets/panel.py): what can be turned, Run, Cancel, Clear, and the runs; of
 // the memory dial a curve besides. The kernel tells everything (header.whole), or how the run
-// stands (header.state); with header.curve the last buffer is the curve. From here go
+// stands (header.state); header.curve is the curve. From here go
 // { kind: "run", values }, { kind: "cancel" }, { kind: "clear" } and, if header.turns,
 // { kind: "turn", values }. The values of choices are indices.
 
@@ -9,10 +9,7 @@ function start() {
 }
 
 function take(panel, header, buffers) {
-  if (header.curve) {
-    const all = numbers(buffers.pop()); // (seconds, pending, in arrays, limit) as rows
-    panel.curve = Array.from({ length: all.length / 4 }, (_, at) => all.subarray(4 * at, 4 * at + 4));
-  }
+  if (header.curve) panel.curve = header.curve; // (seconds, pending, in arrays, limit) as rows
   if (header.whole) {
     for (const { name, value } of header.controls) {
       if (header.turns || !(name in panel.values)) panel.values[name] = value;
