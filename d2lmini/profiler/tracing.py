@@ -38,9 +38,8 @@ from d2lmini.base import MXNetError
 from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
-from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.order import Before, ancestors, order_of
-from d2lmini.engine.scheduler import thread_state
+from d2lmini.engine.scheduler import find_lane_time, thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
@@ -122,7 +121,8 @@ class Trace(Recorder):
         self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
         self.prediction: Prediction | None = None
-        self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
+        # Of operations in a loaded trace: Vars that they came to read after their push.
+        self._joined: dict[int, tuple[int, ...]] = {}
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
         self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
@@ -209,9 +209,6 @@ class Trace(Recorder):
         super().end(task, failure)
         if self._timing and operation is not None and operation.began_ns and _computes_here(task):
             self.cpu.note(operation.ended_ns, task.predicted_us >= LONG_US)
-
-    def _join(self, operation: Operation, later: tuple[int, ...]) -> None:
-        self._joined[operation.number] = later
 
     def issue(self, task: Task, lane: Any) -> None:
         operation = self._open.get(task)

@@ -210,7 +210,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "pushed": {"workers": 2, "inline_below": 0},
     "naive": {},
     "stepped": {"times": 20},
-    "seeded": {"seed": 3, "mingled": True},
+    "seeded": {"seed": 3},
 }
 
 
