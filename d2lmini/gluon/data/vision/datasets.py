@@ -1,4 +1,4 @@
-"""Image datasets: MNIST, FashionMNIST, CIFAR10, CIFAR100, and folders of image files.
+"""Image datasets: MNIST, FashionMNIST, CIFAR10, and folders of image files.
 
     train = FashionMNIST(root="data", train=True)
     X, y = train[0]                  # (28, 28, 1) uint8 NDArray, a NumPy int32
@@ -12,7 +12,6 @@ $MXNET_GLUON_REPO names a mirror, as in MXNet.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import shutil
@@ -41,7 +40,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.util import is_np_array
 
-__all__ = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset"]
+__all__ = ["CIFAR10", "MNIST", "FashionMNIST", "ImageFolderDataset"]
 
 #: File name -> SHA-1 of the published file.
 Files = dict[str, str]
@@ -197,7 +196,6 @@ class CIFAR10(_DownloadedDataset):
         "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
     }
     _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
-    _labels: ClassVar[tuple[int, int]] = (1, 0)  # label bytes per row, index of the label used
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         files = self._train_files if self._train else self._test_files
@@ -206,30 +204,9 @@ class CIFAR10(_DownloadedDataset):
             extract(self._obtain(*self._archive, names), self._root, [*files])
         parts = []
         for name, sha1 in files.items():
-            parts.append(read_cifar(self._obtain(name, sha1, [*files]), *self._labels))
+            parts.append(read_cifar(self._obtain(name, sha1, [*files])))
         images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
         return images, labels
-
-
-class CIFAR100(CIFAR10):
-    """Photographs of 100 classes in 20 groups; fine_label: labels are classes instead of groups."""
-
-    name = "cifar100"
-    _archive: ClassVar[tuple[str, str]] = (
-        "cifar-100-binary.tar.gz", "a0bb982c76b83111308126cc779a992fa506b90b",
-    )  # fmt: skip
-    _train_files: ClassVar[Files] = {"train.bin": "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"}
-    _test_files: ClassVar[Files] = {"test.bin": "8fb6623e830365ff53cf14adec797474f5478006"}
-
-    def __init__(
-        self,
-        root: str | None = None,
-        fine_label: bool = False,
-        train: bool = True,
-        transform: Callable[[Any, Any], Any] | None = None,
-    ):
-        self._labels = (2, 1 if fine_label else 0)  # type: ignore[misc]
-        super().__init__(root, train, transform)
 
 
 def extract(archive: str, folder: str, names: list[str]) -> None:
@@ -239,59 +216,33 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
     is no archive, has more than MOST_MEMBERS members, or if a name is missing, not a plain file, or
     too large.
     """
+    missing = set(names)
     try:
         # A header of 512 bytes compresses to almost nothing. The limits are on unpacked bytes, and
-        # on members, which take memory.
+        # on members, which take memory. A stream reads no more than there is.
         most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
-        with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            found = {}
+        with tarfile.open(archive, "r|*") as tar:
             for number, member in enumerate(tar):
                 if number >= MOST_MEMBERS:
                     raise MXNetError(f"{archive}: more than {MOST_MEMBERS} members: not a data set")
-                if member.isfile() and not member.issparse():
-                    found[os.path.basename(member.name)] = member
-            for name in names:
-                if name not in found:
-                    raise MXNetError(f"{archive}: there is no {name} in this archive")
-                if found[name].size > most:
-                    raise MXNetError(f"{archive}: {name} claims {found[name].size} bytes")
-                source = tar.extractfile(found[name])
+                name = os.path.basename(member.name)
+                if name not in missing or not member.isfile() or member.issparse():
+                    continue
+                if member.size > most:
+                    raise MXNetError(f"{archive}: {name} claims {member.size} bytes")
+                source = tar.extractfile(member)
                 assert source is not None
                 with (
                     files.replace_atomically(os.path.join(folder, name)) as [part],
                     open(part, "wb") as target,
                 ):
                     shutil.copyfileobj(source, target, 1 << 20)
+                missing.discard(name)
+        for name in sorted(missing):
+            raise MXNetError(f"{archive}: there is no {name} in this archive")
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         kind = FileError if isinstance(problem, OSError) else MXNetError
         raise kind(f"{archive}: the archive cannot be read: {problem}") from problem
-
-
-class _Unpacked(io.RawIOBase):
-    """The bytes of a file, unpacked if gzipped. A read returns only the bytes that exist and
-    allocates no more memory, whatever number a header claims."""
-
-    def __init__(self, path: str):
-        with open(path, "rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-        self._file: Any = gzip.open(path) if zipped else open(path, "rb")  # noqa: SIM115
-
-    def read(self, size: int = -1) -> bytes:
-        parts = []
-        while size > 0 and (part := self._file.read(min(size, 1 << 20))):
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
-        return self._file.seek(place, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 class ImageFolderDataset(Dataset):

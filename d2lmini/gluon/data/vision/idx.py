@@ -101,15 +101,15 @@ def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray
     return images, labels
 
 
-def read_cifar(path: str, label_bytes: int, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: `label_bytes` labels, of which the
-    one at index `label` is used, then 1024 red, 1024 green, 1024 blue values."""
-    row = label_bytes + 3 * 32 * 32
+def read_cifar(path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: a label, then 1024 red, 1024 green,
+    1024 blue values."""
+    row = 1 + 3 * 32 * 32
     nbytes = os.path.getsize(path)
     if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
         raise MXNetError(
             f"{path}: not a CIFAR file: {nbytes} bytes are not a multiple of the row size {row}"
         )
     rows = np.fromfile(path, np.uint8).reshape(-1, row)
-    images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(images), rows[:, label].astype(np.int32)
+    images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), rows[:, 0].astype(np.int32)

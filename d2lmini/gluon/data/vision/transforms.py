@@ -27,14 +27,13 @@ from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.batchify import same_as_one_by_one
 from d2lmini.gluon.data.vision import image_ops as ops
 from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.nn.basic import Lambda
 from d2lmini.gluon.nn.sequential import Sequential
-from d2lmini.random_state import next_key
 
 __all__ = [
-    "Compose", "RandomApply", "Cast", "ToTensor", "Normalize", "Resize", "CenterCrop", "CropResize",
-    "RandomResizedCrop", "RandomFlipLeftRight", "RandomFlipTopBottom",
-    "RandomBrightness", "RandomContrast", "RandomSaturation", "RandomHue", "RandomColorJitter",
-    "RandomLighting",
+    "Compose", "ToTensor", "Normalize", "Resize", "CenterCrop", "RandomResizedCrop",
+    "RandomFlipLeftRight", "RandomFlipTopBottom", "RandomBrightness", "RandomContrast",
+    "RandomSaturation", "RandomHue", "RandomColorJitter",
 ]  # fmt: skip
 
 
@@ -59,24 +58,12 @@ def _pair(size: Any) -> tuple[int, int]:
 # -- joining them ----------------------------------------------------------------------------------
 
 
-class _Function(Block):
-    """A plain function as a transform."""
-
-    def __init__(self, fn: Callable[[Any], Any]):
-        super().__init__()
-        self.forward = fn  # type: ignore[method-assign]
-
-
-def _blocks(transforms: Any) -> list[Block]:
-    return [t if isinstance(t, Block) else _Function(t) for t in transforms]
-
-
 class Compose(Sequential):
     """Applies transforms one after another; plain functions are allowed."""
 
     def __init__(self, transforms: list[Callable[[Any], Any]]):
         super().__init__()
-        self.add(*_blocks(transforms))
+        self.add(*[t if isinstance(t, Block) else Lambda(t) for t in transforms])
 
     def _activate(self, active: bool, flags: dict[str, Any]) -> None:
         """Hybridize the transforms that are HybridBlocks, without a warning."""
@@ -86,32 +73,7 @@ class Compose(Sequential):
         return not hooks and all(map(same_as_one_by_one, self._children.values()))
 
 
-class RandomApply(Sequential):
-    """Applies all transforms with probability p, otherwise none of them."""
-
-    def __init__(self, transforms: Any, p: float = 0.5):
-        super().__init__()
-        several = isinstance(transforms, (list, tuple))
-        self.add(*_blocks(transforms if several else [transforms]))
-        self.p = p
-
-    def forward(self, x: Any) -> Any:
-        return super().forward(x) if next_key().generator(0).random() < self.p else x
-
-
 # -- to layers -------------------------------------------------------------------------------------
-
-
-@_takes_batches
-class Cast(HybridBlock):
-    """Converts to another dtype."""
-
-    def __init__(self, dtype: Any = "float32"):
-        super().__init__()
-        self._dtype = dtype
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return F.cast(x, dtype=self._dtype)
 
 
 @_takes_batches
@@ -144,7 +106,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 @_takes_batches
 class Resize(Block):
-    """Resizes images. interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area.
+    """Resizes images. interpolation: 0 nearest, 1 bilinear; MXNetError for others of MXNet's.
 
     keep_ratio: an int `size` sets the shorter side, and the other side keeps the aspect ratio.
     """
@@ -181,29 +143,6 @@ class CenterCrop(Block):
         H, W = x.shape[-3:-1]
         w, h = ops.scale_down((W, H), self._size)
         return _crop(x, (W - w) // 2, (H - h) // 2, w, h, self._size, self._interpolation)
-
-
-@_takes_batches
-class CropResize(Block):
-    """The rectangle of (width, height) whose upper left corner is (x, y), resized if `size` is
-    given. MXNetError unless the rectangle lies inside the image."""
-
-    def __init__(
-        self,
-        x: int,
-        y: int,
-        width: int,
-        height: int,
-        size: Any = None,
-        interpolation: int | None = None,
-    ):
-        super().__init__()
-        self._place = (x, y, width, height)
-        self._size = (width, height) if size is None else _pair(size)
-        self._interpolation = 1 if interpolation is None else interpolation
-
-    def forward(self, data: Any) -> Any:
-        return _crop(data, *self._place, self._size, self._interpolation)
 
 
 def _crop(data: Any, x: int, y: int, w: int, h: int, size: tuple, interpolation: int) -> Any:
@@ -314,17 +253,6 @@ class RandomColorJitter(_RandomColour):
         super().__init__(
             shuffled=True, brightness=brightness, contrast=contrast, saturation=saturation, hue=hue
         )
-
-
-class RandomLighting(HybridBlock):
-    """Changes the light's colour along ImageNet's principal components, with deviation alpha."""
-
-    def __init__(self, alpha: float):
-        super().__init__()
-        self._alpha = float(alpha)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return ops.random_lighting(x, alpha=self._alpha)
 
 
 def __getattr__(name: str) -> NoReturn:
