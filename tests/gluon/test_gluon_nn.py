@@ -15,7 +15,6 @@ import d2lmini as mx
 from d2lmini import autograd, engine, init, instrument, nd
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn
-from d2lmini.gluon.contrib import nn as contrib
 from d2lmini.ops.core import registry
 
 # -- every row ------------------------------------------------------------------------------------
@@ -123,7 +122,7 @@ def test_a_net_that_mxnet_refuses_is_an_error(mxnet: Oracle):
 
 def fresh(build):
     """The net that `build` says; its first counter in names is 0 after `zeroed`."""
-    return eval(build, {"nn": nn, "contrib": contrib, "init": init, "nd": nd})
+    return eval(build, {"nn": nn, "init": init, "nd": nd})
 
 
 def zeroed(text):
@@ -271,8 +270,6 @@ POOL = "padding=(0, 0), ceil_mode=False, global_pool=False, pool_type=max, layou
             "InstanceNorm(eps=1e-05, axis=1, center=True, scale=False, in_channels=3)",
         ),
         ("nn.GroupNorm(2)", "GroupNorm(eps=1e-05, num_groups=2, center=True, scale=True)"),
-        ("contrib.PixelShuffle1D(2)", "PixelShuffle1D(2)"),
-        ("contrib.PixelShuffle2D(2)", "PixelShuffle2D((2, 2))"),
     ],
 )
 def test_reprs(build, text):
@@ -318,7 +315,6 @@ def test_pools_with_the_channels_last_move_their_axes(size):
         ("nn.HybridLambda(3)", ValueError, "Unrecognized function in lambda: 3"),
         ("nn.HybridLambda('nothing')", AssertionError, "nothing is not found in symbol/ndarray"),
         ("nn.ReflectionPad2D((1, 2))", AssertionError, "eight"),
-        ("contrib.PixelShuffle2D((1, 2, 3))", AssertionError, "wrong length 3"),
     ],
 )
 def test_errors_of_the_constructor(build, error, words):

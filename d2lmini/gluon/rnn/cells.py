@@ -39,7 +39,7 @@ def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
             return getattr(F, activation)(x, **kwargs)
         return F.Activation(x, act_type=activation, **kwargs)
     if isinstance(activation, LeakyReLU):
-        return F.LeakyReLU(x, act_type="leaky", slope=activation._alpha, **kwargs)
+        return F.LeakyReLU(x, act_type="leaky", slope=activation.alpha, **kwargs)
     return activation(x)
 
 
