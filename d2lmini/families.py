@@ -58,19 +58,16 @@ class Declared:
         fields: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             fields |= vars(base).get("_own", {})
-        names = sorted(fields, key=lambda name: cls._places.get(name, 0))
-        cls._fields = {name: fields[name] for name in names}
+        known = {**fields, **dict.fromkeys(cls._passes_on)}
+        names = sorted(known, key=lambda name: cls._places.get(name, 0))
+        cls._fields = {name: fields[name] for name in names if name in fields}
         kind = inspect.Parameter
         parameters = [
-            kind(cls._aliases.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=value)
-            for name, value in cls._fields.items()
+            kind(cls._aliases.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=known[name])
+            for name in names
+            if name != "kwargs"
         ]
-        more = [
-            kind(name, kind.VAR_KEYWORD)
-            if name == "kwargs"
-            else kind(name, kind.POSITIONAL_OR_KEYWORD, default=None)
-            for name in cls._passes_on
-        ]
+        more = [kind("kwargs", kind.VAR_KEYWORD)] if "kwargs" in known else []
         cls._signature = inspect.Signature([*parameters, *more])
         cls.__signature__ = None if "__init__" in vars(cls) else cls._signature
 

@@ -235,22 +235,6 @@ def test_a_sequence_with_padding_is_one_without(name, layout):
 # -- layers and cells ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_layer_is_its_cells(name, bidirectional):
-    """`_unfuse` gives cells with the same parameters, which compute the same."""
-    layer = ready(LAYERS[name](2, bidirectional=bidirectional, input_size=C))
-    x = draw(T, N, C)
-    y, states = layer(x, layer.begin_state(batch_size=N))
-    cells = layer._unfuse()
-    assert set(cells.collect_params()) == set(layer.collect_params())
-    same, last = cells.unroll(T, x, layout="TNC", merge_outputs=True)
-    close(y, same)
-    kinds = len(states)
-    for k, state in enumerate(states):
-        close(state, nd.stack(*last[k::kinds]))
-
-
 def test_a_layer_takes_states_or_leaves_them():
     layer = ready(rnn.LSTM(H, 2, layout="NTC"))
     x = draw(N, T, C)
@@ -509,10 +493,6 @@ def test_a_stack_is_a_sequence_of_its_cells():
     cells = rnn.GRUCell(2), rnn.RNNCell(3)
     net = stack(*cells)
     assert len(net) == 2 and (net[0], net[-1]) == cells
-    dropped = rnn.GRU(2, 3, dropout=0.5, input_size=C)._unfuse()
-    assert [type(cell).__name__ for cell in dropped._children.values()] == [
-        "GRUCell", "DropoutCell", "GRUCell", "DropoutCell", "GRUCell",
-    ]  # fmt: skip
 
 
 def stack_of(*cells):
