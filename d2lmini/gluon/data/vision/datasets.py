@@ -16,14 +16,13 @@ import io
 import os
 import shutil
 import tarfile
-import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import environment, files
+from d2lmini import callsite, environment, files
 from d2lmini import ndarray as nd
 from d2lmini.base import FileError, MXNetError
 from d2lmini.context import cpu
@@ -65,6 +64,8 @@ class _DownloadedDataset(Dataset):
     """
 
     name: ClassVar[str] = ""
+    _train_files: ClassVar[Files]
+    _test_files: ClassVar[Files]
 
     def __init__(
         self,
@@ -72,11 +73,9 @@ class _DownloadedDataset(Dataset):
         train: bool = True,
         transform: Callable[[Any, Any], Any] | None = None,
     ):
-        if root is None:
-            home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
-            root = os.path.join(home, "datasets", self.name)
-        self._root = os.path.expanduser(root)
-        self._train = train
+        home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
+        self._root = os.path.expanduser(root or os.path.join(home, "datasets", self.name))
+        self._files = self._train_files if train else self._test_files
         self._transform = transform
         images, labels = self._get_data()
         self._data: NDArray = as_default(from_array(images, cpu(), adopt=True))
@@ -105,20 +104,16 @@ class _DownloadedDataset(Dataset):
 
     def _find(self, name: str) -> str | None:
         """The path of a file that exists, packed or unpacked; otherwise None."""
-        for file in (name, name.removesuffix(".gz")):
-            path = os.path.join(self._root, file)
-            if os.path.isfile(path):
-                return path
-        return None
+        paths = [os.path.join(self._root, file) for file in (name, name.removesuffix(".gz"))]
+        return next(filter(os.path.isfile, paths), None)
 
-    def _obtain(self, name: str, sha1: str, all_names: list[str]) -> str:
+    def _obtain(self, name: str, sha1: str) -> str:
         """The path of a file: existing (checked, with a warning) or downloaded."""
         path = self._find(name)
         if path is not None:
             if path.endswith(name) and not check_sha1(path, sha1):
-                warnings.warn(
-                    f"{path} is not the published file (its SHA-1 is another); it is used as it is",
-                    stacklevel=4,
+                callsite.warn(
+                    f"{path} is not the published file (its SHA-1 is another); it is used as it is"
                 )
             return path
         repository = environment.read("MXNET_GLUON_REPO") or _REPOSITORY
@@ -127,9 +122,9 @@ class _DownloadedDataset(Dataset):
         try:
             return download(url, self._root, sha1_hash=sha1, retries=1)
         except (OSError, ValueError) as problem:
-            missing = [name for name in all_names if self._find(name) is None]
+            missing = [name, *(file for file in self._files if not self._find(file))]
             raise ConnectionError(
-                f"{type(self).__name__}: {', '.join(missing)} not found in "
+                f"{type(self).__name__}: {', '.join(dict.fromkeys(missing))} not found in "
                 f"{os.path.abspath(self._root)}, and the download failed: {problem}\n"
                 "Put the files there by hand, or name a folder that has them: root=... "
                 "Without any network, d2l.load_data_digits() has real digits to train on."
@@ -155,10 +150,7 @@ class MNIST(_DownloadedDataset):
     }
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        files = self._train_files if self._train else self._test_files
-        paths = []
-        for name, sha1 in files.items():
-            paths.append(self._obtain(name, sha1, [*files]))
+        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
         images, labels = read_labelled_images(*paths)
         return images[..., None], labels.astype(np.int32)
 
@@ -198,13 +190,9 @@ class CIFAR10(_DownloadedDataset):
     _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        files = self._train_files if self._train else self._test_files
-        if any(self._find(name) is None for name in files):
-            names = [self._archive[0], *files]
-            extract(self._obtain(*self._archive, names), self._root, [*files])
-        parts = []
-        for name, sha1 in files.items():
-            parts.append(read_cifar(self._obtain(name, sha1, [*files])))
+        if any(self._find(name) is None for name in self._files):
+            extract(self._obtain(*self._archive), self._root, [*self._files])
+        parts = [read_cifar(self._obtain(name, sha1)) for name, sha1 in self._files.items()]
         images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
         return images, labels
 
@@ -266,17 +254,15 @@ class ImageFolderDataset(Dataset):
         for kind in sorted(os.listdir(self._root)):
             folder = os.path.join(self._root, kind)
             if not os.path.isdir(folder):
-                warnings.warn(f"Ignoring {folder}, which is not a directory.", stacklevel=2)
+                callsite.warn(f"Ignoring {folder}, which is not a directory.")
                 continue
-            label = len(self.synsets)
-            self.synsets.append(kind)
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if name.lower().endswith(self._exts):
-                    self.items.append((path, label))
+                    self.items.append((path, len(self.synsets)))
                 else:
-                    known = ", ".join(self._exts)
-                    warnings.warn(f"Ignoring {path}; only {known} are read.", stacklevel=2)
+                    callsite.warn(f"Ignoring {path}; only {', '.join(self._exts)} are read.")
+            self.synsets.append(kind)
 
     def __getitem__(self, idx: int) -> Any:
         path, label = self.items[idx]

@@ -277,14 +277,13 @@ COLOURS = {f.__name__: f for f in (brightness, contrast, saturation, hue)}
 
 
 @image_op(_infer_random, flops=20)
-def random_colour(xp, data, *, strengths, shuffled: bool, rng):
-    """Apply each of `strengths` = ((name, strength), ...) once, with a factor uniform in [max(0, 1
-    - strength), 1 + strength]; in random order if `shuffled`."""
+def random_colour(xp, data, *, strengths, rng):
+    """Apply each of `strengths` = ((name, strength), ...) once, in random order, with a factor
+    uniform in [max(0, 1 - strength), 1 + strength]."""
     random = rng.generator(0)
-    order = random.permutation(len(strengths)) if shuffled else range(len(strengths))
     y = data.astype(np.float32)
     rounded = False
-    for i in order:
+    for i in random.permutation(len(strengths)) if len(strengths) > 1 else range(len(strengths)):
         name, strength = strengths[i]
         y = COLOURS[name](xp, y, random.uniform(max(0.0, 1 - strength), 1 + strength))
         rounded |= name == "hue"  # otherwise 46.99999 would become 46
