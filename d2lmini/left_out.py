@@ -33,6 +33,7 @@ LEFT_OUT = {
         IntervalSampler""",
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
+        row_sparse_data list_row_sparse_data
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
@@ -82,6 +83,7 @@ LEFT_OUT = {
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
     "transforms.Compose and Dataset.transform_first take any function of an image":
         "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
+    "a call of the net infers the dtypes": "infer_type",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "NumPy has it under another name: compute with x.asnumpy()":
         "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",

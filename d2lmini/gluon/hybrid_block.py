@@ -34,12 +34,12 @@ from typing import Any
 
 from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError
+from d2lmini.base import LeftOut, MXNetError
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
 from d2lmini.families import Declared
 from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.graphs import complete_shapes, complete_types, export
+from d2lmini.gluon.graphs import complete_shapes, export
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
@@ -182,9 +182,7 @@ class HybridBlock(Block):
                     "self.<parameter>.shape from the shapes of the inputs"
                 )
 
-    def infer_type(self, *inputs: Any) -> None:
-        """Set the dtypes of all parameters to fit the inputs; MXNetError if no dtypes fit."""
-        complete_types(self, inputs)
+    infer_type = optimize_for = LeftOut()
 
     # -- compiling ---------------------------------------------------------------------------------
 
@@ -255,15 +253,6 @@ class HybridBlock(Block):
         if inputs:
             self(*inputs)
         return programs_of(compiled)
-
-    def optimize_for(
-        self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any
-    ) -> None:
-        """Trace the Block for inputs like these, without a call. `backend` and its options have no
-        effect, because there is only one compiler."""
-        if clear or not self._active:
-            self.hybridize(True)
-        self._compiled().prepare(x, *args)
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.

@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -181,7 +180,7 @@ def download(
     path None: the current folder, under the file's own name. An existing file with the right hash
     is kept, unless `overwrite`. Raises ConnectionError when retries + 1 attempts fail, RuntimeError
     when the server has no such file, ValueError when the SHA-1 differs; then no file is left
-    behind. A bar shows the progress if tqdm is installed.
+    behind.
     """
     name = url.split("/")[-1]
     if name in (".", "..") or "\\" in name:
@@ -251,26 +250,12 @@ def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
             said = answer.headers.get("Content-Length") or "0"
             total = int(said) if said.isdecimal() and len(said) < 20 else 0
             fetched = 0
-            with _progress(total) as advance:
-                while block := answer.read(1 << 16):
-                    file.write(block)
-                    fetched += len(block)
-                    advance(len(block))
+            while block := answer.read(1 << 16):
+                file.write(block)
+                fetched += len(block)
     except HTTPError as error:
         raise RuntimeError(f"Failed downloading url {url}: {error}") from None
     except (URLError, HTTPException, ConnectionError, TimeoutError, ValueError) as error:
         raise _Unreachable(error) from None
     if fetched < total:
         raise _Unreachable(f"only {fetched} of {total} bytes came")
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], Any]]:
-    """A function to call with the number of received bytes: a progress bar, if tqdm exists."""
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield lambda nbytes: None
-        return
-    with tqdm(total=total or None, unit="B", unit_scale=True) as bar:
-        yield bar.update

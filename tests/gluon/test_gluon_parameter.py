@@ -302,10 +302,8 @@ def test_sparse_kinds():
             Parameter("w", shape=(1,), stype=stype)
     parameter = made(grad_stype="row_sparse")
     assert parameter.data().stype == "default"
-    with pytest.raises(RuntimeError, match=r"row_sparse_data.* left out .* use data"):
-        parameter.row_sparse_data(nd.zeros(1))
-    with pytest.raises(RuntimeError, match=r"list_row_sparse_data.* left out .* list_data"):
-        parameter.list_row_sparse_data(nd.zeros(1))
+    with pytest.raises(AttributeError, match=r"row_sparse_data is left out"):
+        parameter.row_sparse_data
 
 
 class Store:

@@ -261,12 +261,6 @@ def test_download_that_cannot_be(server, tmp_path):
     assert utils.check_sha1(target, HASH)
 
 
-def test_download_without_tqdm(server, tmp_path, monkeypatch, capfd):
-    monkeypatch.setitem(__import__("sys").modules, "tqdm.auto", None)
-    utils.download(f"{server.url}/f.txt", str(tmp_path / "f.txt"), sha1_hash=HASH)
-    assert "%" not in capfd.readouterr().err
-
-
 def test_the_disk_is_not_the_network(server, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError) as failed:
