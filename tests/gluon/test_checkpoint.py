@@ -229,11 +229,11 @@ def flip(path):
 @pytest.mark.parametrize(
     ("name", "harm", "says"),
     [
-        ("net.params", cut, r"net\.params' is damaged: expected \d+ bytes, found \d+; going on"),
-        ("net.params", flip, r"net\.params' is damaged: its \d+ bytes are not those written"),
-        ("trainer.states", flip, r"trainer\.states' is damaged: its"),
+        ("net.params", cut, r"net\.params' is damaged: expected size.* found .*; going on"),
+        ("net.params", flip, r"net\.params' is damaged: expected size and checksum"),
+        ("trainer.states", flip, r"trainer\.states' is damaged: expected size"),
         ("rank-0.json", cut, r"rank-0\.json' is damaged: expected"),
-        ("rank-0.json", Path.unlink, r"rank-0\.json' cannot be read: No such file"),
+        ("rank-0.json", Path.unlink, r"rank-0\.json' is damaged: expected .* found None"),
         ("whole.json", cut, r"whole\.json' is damaged: expected JSON"),
         ("whole.json", Path.unlink, r"whole\.json' cannot be read"),
     ],
@@ -297,11 +297,11 @@ def test_another_net_or_number_of_processes(tmp_path):
 def test_other_devices_or_loaders(tmp_path):
     Job(tmp_path).run(2)
     with pytest.raises(
-        MXNetError, match=r"copies of parameters, here are .* start with as many dev"
+        MXNetError, match=r"saved with 8 copies of parameters and 1 DataLoaders, here are 16 and 1"
     ):
         Job(tmp_path, contexts=TWO, options={"update_on_kvstore": False}).checkpoint.restore()
     job = Job(tmp_path)
-    with pytest.raises(MXNetError, match="was saved with 1 DataLoaders, here are 2: pass as many"):
+    with pytest.raises(MXNetError, match="1 DataLoaders, here are .* and 2: build as many"):
         gluon.Checkpoint(tmp_path, job.net, job.trainer, [job.loader] * 2).restore()
 
 
