@@ -48,7 +48,8 @@ LEFT_OUT = {
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
-        *extracttrian Orthogonal CIFAR100""",
+        *extracttrian Orthogonal CIFAR100
+        list_loss_output_functions list_lp16_fp32_ops list_lp16_use_fp32_params""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":

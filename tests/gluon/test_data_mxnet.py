@@ -145,5 +145,3 @@ def test_colours_are_those_of_one_factor(theirs, name: str):
             assert off(best).max() <= tolerance, (kind, best, off(best).max())
             seen.append(best)
         assert np.ptp(seen) > 0.05
-
-

@@ -29,14 +29,14 @@ def signatures(mx, space):
     import inspect
     from operator import attrgetter
 
-    methods = ("__init__", "begin_state", "unroll", "state_info")
+    def arguments(function):
+        return list(inspect.signature(function).parameters)
+
+    methods = ("begin_state", "unroll", "state_info")
     return {
         name: {
-            method: list(
-                inspect.signature(kind if method == "__init__" else getattr(kind, method)).parameters
-            )
-            for method in methods
-            if hasattr(kind, method)
+            "__init__": arguments(kind),
+            **{name: arguments(getattr(kind, name)) for name in methods if hasattr(kind, name)},
         }
         for name, kind in vars(attrgetter(space)(mx.gluon)).items()
         if inspect.isclass(kind)

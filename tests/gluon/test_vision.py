@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, d2l, engine, nd, npx, random
-from d2lmini import np as mx_np
+from d2lmini import MXNetError, autograd, d2l, engine, nd, random
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import vision
-from d2lmini.gluon.data.vision import datasets, idx, image_ops, transforms
+from d2lmini.gluon.data.vision import datasets, idx, image_ops
 from d2lmini.gluon.data.vision import transforms as T
 
 rng = np.random.default_rng(0)
@@ -118,33 +117,6 @@ def test_mnist_from_local_files(mnist_root: str, kind):
     assert (X.shape, X.dtype, y.dtype) == ((4, 28, 28, 1), np.uint8, np.int32)
     pairs = kind(mnist_root, transform=lambda x, y: (x.astype("float32"), int(y) + 10))
     assert pairs[1][1] == LABELS[1] + 10 and next(iter(gdata.DataLoader(pairs, 2)))[0].ndim == 4
-
-
-@own_files
-def test_mnist_of_np_arrays(mnist_root: str):
-    npx.set_np()
-    try:
-        train = vision.FashionMNIST(root=mnist_root)
-        image, label = train[2]
-        X, y = next(iter(gdata.DataLoader(train.transform_first(T.ToTensor()), 4)))
-    finally:
-        npx.reset_np()
-    assert {type(x) for x in (image, label, X, y)} == {mx_np.ndarray}
-    assert (image.shape, image.dtype) == ((28, 28, 1), "uint8")
-    assert (label.shape, label.dtype, int(label)) == ((), "int32", LABELS[2])
-    assert (X.shape, X.dtype, y.shape, y.dtype) == ((4, 1, 28, 28), "float32", (4,), "int32")
-
-
-@own_files
-def test_the_books_way_to_read_fashion_mnist(mnist_root: str):
-    train = vision.FashionMNIST(root=mnist_root)
-    prepare = T.Compose([T.Resize(14), T.ToTensor()])
-    short = gdata.DataLoader(train.transform_first(prepare), 3, num_workers=2)
-    long = gdata.DataLoader(train.transform_first(lambda x: prepare(x)), 3)
-    for (X, y), (X_, y_) in zip(short, long, strict=True):
-        assert X.shape[1:] == (1, 14, 14) and X.dtype == np.float32 and y.dtype == np.int32
-        assert np.array_equal(X.asnumpy(), X_.asnumpy())
-        assert np.array_equal(y.asnumpy(), y_.asnumpy())
 
 
 def test_other_files_than_the_published_ones_are_used_with_a_warning(mnist_root: str, monkeypatch):
@@ -358,28 +330,6 @@ def test_normalize_passes_gradients():
     assert x.grad[0, :, 0, 0].asnumpy().tolist() == [2, 1, 0.5]
 
 
-def test_sizes_and_places():
-    x = picture()
-    assert T.Resize(4)(x).shape == (4, 4, 3)
-    assert T.Resize((4, 9))(x).shape == (9, 4, 3)  # width first
-    assert T.Resize(12, keep_ratio=True)(x).shape == (12, 16, 3)
-    assert T.Resize(12, keep_ratio=True)(x.transpose((1, 0, 2))).shape == (16, 12, 3)
-    assert T.Resize((4, 9), keep_ratio=True)(x).shape == (9, 4, 3)
-    assert np.array_equal(T.Resize((8, 6))(x).asnumpy(), COLOUR)
-    assert np.array_equal(T.CenterCrop((4, 2))(x).asnumpy(), COLOUR[2:4, 2:6])
-    assert T.CenterCrop((16, 4))(x).shape == (4, 16, 3)  # the middle 8 x 2, enlarged
-
-
-def test_random_crops_are_parts_of_the_image():
-    places = np.arange(48, dtype="float32").reshape(6, 8, 1)
-    for _ in range(30):
-        part = T.RandomResizedCrop(5, scale=(0.2, 0.6))(picture(places)).asnumpy()
-        assert part.shape == (5, 5, 1) and part.min() >= 0 and part.max() <= 47
-        assert (np.diff(part[..., 0], axis=1) >= 0).all()
-    whole = T.RandomResizedCrop((8, 6), scale=(9, 9))(picture(places))  # never fits: the middle
-    assert np.array_equal(whole.asnumpy(), places)
-
-
 def test_colours_follow_their_formulas():
     x = COLOUR.astype("float32")
     grey = x @ image_ops.LUMA
@@ -481,37 +431,7 @@ def test_wrong_settings_are_refused_when_made(make, words):
         make()
 
 
-def test_transforms_are_blocks():
-    from d2lmini.gluon import Block, HybridBlock
-
-    assert all(issubclass(getattr(transforms, name), Block) for name in transforms.__all__)
-    assert issubclass(T.ToTensor, HybridBlock) and issubclass(T.Normalize, HybridBlock)
-
-
 # -- digits ----------------------------------------------------------------------------------------
-
-
-def test_real_digits():
-    pytest.importorskip("sklearn")
-    train_iter, test_iter = d2l.load_data_digits(256, resize=28)
-    X, y = next(iter(train_iter))
-    assert X.shape == (256, 1, 28, 28) and X.dtype == y.dtype == np.float32 and y.shape == (256,)
-    train = [(X.asnumpy(), y.asnumpy()) for X, y in train_iter]
-    test = [(X.asnumpy(), y.asnumpy()) for X, y in test_iter]
-    X_train, y_train = (np.concatenate(arrays) for arrays in zip(*train))
-    X_test, y_test = (np.concatenate(arrays) for arrays in zip(*test))
-    assert len(X_train) == 1437 and len(X_test) == 360
-    assert X_train.min() >= 0 and 0.98 < X_train.max() <= 1
-    for label in range(10):  # the same share on both sides
-        assert abs((y_train == label).sum() / 1437 - (y_test == label).sum() / 360) < 0.002
-    pictures = {x.tobytes() for x in X_train} & {x.tobytes() for x in X_test}
-    assert not pictures
-    from d2lmini.d2l.digits import digits
-
-    again, other = digits(28), digits(28, seed=1)
-    assert np.array_equal(again[2], X_test) and np.array_equal(again[3], y_test)
-    assert not np.array_equal(other[3], y_test)
-    assert digits()[0].shape == (1437, 1, 8, 8)
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):

@@ -15,7 +15,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.gluon.loss.base import DeclaredLoss, _apply_weighting, _number, _reshape_like, _softplus
+from d2lmini.gluon.loss.base import (
+    DeclaredLoss,
+    _apply_weighting,
+    _number,
+    _reshape_like,
+    _softplus,
+)
 
 
 class SoftmaxCrossEntropyLoss(DeclaredLoss):
@@ -165,6 +171,7 @@ class _Hinge(DeclaredLoss):
 
 class HingeLoss(_Hinge):
     """max(0, margin - pred label), with labels -1 and 1: the loss of support vector machines."""
+
 
 class SquaredHingeLoss(_Hinge):
     """max(0, margin - pred label)^2, with labels -1 and 1: differentiable at the margin."""

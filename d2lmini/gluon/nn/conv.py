@@ -147,7 +147,13 @@ class _ConvTranspose(_Conv):
 
     _op_name = "Deconvolution"
 
-    _places = {"channels": -5, "kernel_size": -4, "strides": -3, "padding": -2, "output_padding": -1}
+    _places = {
+        "channels": -5,
+        "kernel_size": -4,
+        "strides": -3,
+        "padding": -2,
+        "output_padding": -1,
+    }
 
     output_padding: Size = 0
 

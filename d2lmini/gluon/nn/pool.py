@@ -158,6 +158,7 @@ class _Global(_Pooling):
         super()._build()
         self._kwargs["global_pool"] = True
 
+
 class GlobalMaxPool1D(_Global):
     """The maximum of each channel: (N, C, W) -> (N, C, 1)."""
 

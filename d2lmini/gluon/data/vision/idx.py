@@ -47,7 +47,12 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
         file: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
         try:
             head = file.read(4)
-            if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES or not 1 <= head[3] <= 4:
+            if (
+                len(head) < 4
+                or head[:2] != b"\0\0"
+                or head[2] not in TYPES
+                or not 1 <= head[3] <= 4
+            ):
                 raise MXNetError(
                     f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a "
                     f"type of {', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
