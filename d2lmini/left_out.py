@@ -29,9 +29,11 @@ LEFT_OUT = {
     "as all of MXNet's pretrained networks; gluon.nn has the layers to build and train them":
         "model_zoo",
     "as all of MXNet's contributed extras": """
-        gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.rnn""",
+        gluon.contrib gluon.contrib.* Identity Concurrent HybridConcurrent PixelShuffle?D
+        IntervalSampler""",
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
+        row_sparse_data list_row_sparse_data
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
@@ -46,7 +48,8 @@ LEFT_OUT = {
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
-        *extracttrian Orthogonal""",
+        *extracttrian Orthogonal CIFAR100
+        list_loss_output_functions list_lp16_fp32_ops list_lp16_use_fp32_params""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
@@ -93,6 +96,9 @@ LEFT_OUT = {
     "a net that is called and hybridized within amp.init() predicts in mixed precision":
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
+    "transforms.Compose and Dataset.transform_first take any function of an image":
+        "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
+    "a call of the net infers the dtypes": "infer_type",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "NumPy has it under another name: compute with x.asnumpy()":
         "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",
