@@ -23,7 +23,7 @@ from strikes import strike_everywhere
 import d2lmini
 from d2lmini import MXNetError, autograd, engine, gluon, instrument, nd
 from d2lmini.engine.scheduler import Scheduler
-from d2lmini.graph.lazy_recorder import MOST_NUMBERS, recorder, thread_state
+from d2lmini.graph.lazy import MOST_NUMBERS, recorder, thread_state
 
 
 @pytest.fixture(autouse=True)

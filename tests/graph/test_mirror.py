@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
 
-from d2lmini import AttrScope, autograd, cpu, engine, nd, random, storage, sym
+from d2lmini import autograd, cpu, engine, nd, random, storage, sym
 from d2lmini.gluon import HybridBlock, nn
 from d2lmini.graph.backward import MIRRORED, cut_graph, min_cut, mirror, recompute, residuals
 from d2lmini.graph.ir import topological
@@ -262,54 +262,6 @@ def test_an_executor_is_mirrored_too(monkeypatch):
     plain = gradient()
     monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
     assert gradient().tobytes() == plain.tobytes() and plain.any()
-
-
-class Forced(HybridBlock):
-    """Two layers, the first under the label."""
-
-    def __init__(self, label: str):
-        super().__init__()
-        self.label = label
-        self.conv = nn.Conv2D(4, 3)
-        self.norm = nn.BatchNorm()
-        self.dense = nn.Dense(3)
-
-    def hybrid_forward(self, F, x):
-        with AttrScope(force_mirroring=self.label):
-            y = F.tanh(self.norm(self.conv(x)))
-        return self.dense(y)
-
-
-@pytest.mark.parametrize("name", ["force_mirroring", "__force_mirroring__"])
-def test_the_label_names_what_is_computed_again_whatever_it_costs(name):
-    x = sym.var("x", shape=(4, 3))
-    with AttrScope(**{name: "True"}):
-        h = sym.FullyConnected(x, sym.var("w"), num_hidden=5, no_bias=True, name="h")
-    y = sym.relu(sym.sin(h, name="s") * h)
-    op, plain = nd.CachedOp(y), nd.CachedOp(sym.relu(sym.sin(h) * h))
-    del plain
-    arrays = numbers([(4, 3), (5, 3)])
-    for a in arrays:
-        a.attach_grad()
-    with autograd.record():
-        z = op(*arrays)
-    z.backward()
-    (compiled,) = op._compiled.values()
-    assert [node.name for node, _ in residuals(compiled.outputs, compiled.grads)] == []
-    assert all(v.name != "kept_h" for v in compiled.kept_variables)
-
-
-def test_labels_of_a_net_give_the_same_bits():
-    """BatchNorm's statistics too, which change once."""
-    answers = []
-    for label in ("False", "True"):
-        net, xs = build(lambda label=label: Forced(label), (2, 3, 8, 8))
-        answers.append(list(run(net, xs, True).values()))
-        assert is_mirrored(net) is (label == "True")
-        if label == "True":
-            assert "Convolution(" in str(net.program()[1])
-    for a, b in zip(*answers, strict=True):
-        assert a.tobytes() == b.tobytes()
 
 
 def test_second_order_and_retained_graphs():
