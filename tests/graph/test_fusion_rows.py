@@ -220,46 +220,9 @@ def test_a_reduction_that_is_read_too_early_is_noticed(monkeypatch):
         check_complete(statements(graph.outputs))
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis", "groups"),
-    [((500, 600), 1, 1), ((500, 600), (0, 1), 2), ((500, 600), 0, 2), ((4, 40, 30, 30), (0, 2), 1)],
-    ids=["rows", "everything", "columns of short runs", "columns"],
-)
-def test_what_is_normalized_waits_for_its_sum(shape, axis, groups):
-    """x - mean(x) can be in the group that adds up if a block has all that the mean is of."""
-    x = sym.var("x")
-    a = sym.exp(x)
-    y = sym.broadcast_sub(a, sym.mean(a, axis=axis, keepdims=True)) * 2
-    program, graph = compiled(y, {x: shape})
-    assert program.cost.groups == groups
-    check(program, graph)
-
-
 def test_a_mean_without_its_axis_is_no_row_value():
     """Of a square array, the means of the rows are subtracted from the columns."""
     x = sym.var("x")
     y = sym.broadcast_sub(sym.exp(x), sym.mean(sym.exp(x), axis=1))
     program, graph = compiled(y, {x: (300, 300)})
     check(program, graph)
-
-
-def test_reductions_of_what_a_group_reads_join_it():
-    """The sums of x and of exp(x) over the rows read x once, and end the group."""
-    x = sym.var("x")
-    y = sym.exp(x)
-    program, graph = compiled([y, y.sum(axis=0), x.sum(axis=0)], {x: (500, 600)})
-    assert program.cost.groups == 1 and program.source.count("in_blocks(") == 1
-    check(program, graph)
-
-
-def test_sums_over_several_axes_are_row_values_of_one_group(monkeypatch):
-    put_everything_in_blocks(monkeypatch)
-    x = sym.var("x")
-    y = sym.broadcast_div(x, x.sum(axis=(1, 2), keepdims=True))
-    y = sym.broadcast_mul(y, sym.log(sym.exp(x).sum(axis=2, keepdims=True)))
-    y = sym.broadcast_sub(y, x.max(axis=1, keepdims=True))
-    program, graph = compiled([y, y.sum(axis=0)], {x: (9, 4, 5)})
-    assert program.cost.groups == 1
-    check(program, graph)
-    joint = graph.with_gradients()
-    check(Program("net", joint.variables, joint.outputs), joint)

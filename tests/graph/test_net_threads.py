@@ -98,37 +98,6 @@ def test_a_call_in_the_midst_of_a_call(other: str, calls_before: int, monkeypatc
         np.testing.assert_allclose(y, net(x).asnumpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_one_trains_and_one_predicts(hasty):
-    net = dropped()
-    net.hybridize()
-    x = nd.random.normal(shape=(4, 16))
-    expected = net(x).asnumpy()
-    wrong = []
-
-    def predict() -> None:
-        for _ in range(300):
-            if not (net(x).asnumpy() == expected).all():
-                wrong.append(1)
-
-    together(lambda: [train(net, x) for _ in range(100)] and None, predict)
-    predict()
-    assert not wrong
-
-
-def test_four_batch_sizes(hasty):
-    net = dropped()
-    net.hybridize()
-    inputs = [nd.random.normal(shape=(n, 16)) for n in (1, 2, 3, 4)]
-    expected = [net(x).asnumpy() for x in inputs]
-
-    def predict(x: nd.NDArray, y: np.ndarray) -> None:
-        for _ in range(150):
-            found = net(x).asnumpy()
-            assert found.shape == y.shape and (found == y).all()
-
-    together(*[lambda x=x, y=y: predict(x, y) for x, y in zip(inputs, expected)])
-
-
 class Slow(init.Initializer):
     """Lets the others come while it fills an array."""
 
