@@ -34,19 +34,19 @@ LISTED = [
     ),
     Listed(
         "nan, inf and numbers that a dtype does not hold become any integer in C++",
-        "nd.* sym.* random.* gluon.nn.*",
+        "nd.* sym.* gluon.nn.*",
         kind="value",
         words=r"-?9223372036854775808|-2147483648|-2\.14748|-9\.22337",
     ),
     Listed(
         "gradients with respect to integers: MXNet cuts off fractions inside the formula",
-        "nd.* sym.* random.*",
+        "nd.* sym.*",
         kind=r"value of \w*\.?grads?",
         program=r"dtype='u?int",
     ),
     Listed(
         "parameters outside of their range are an error here, and give some number in MXNet",
-        "nd.* sym.* random.* gluon.nn.*",
+        "nd.* sym.* gluon.nn.*",
         kind="refused here|another line",
         words="must be|must not be|needs? .*(> 0|>= 0|1 or more|0 or more)|LinAlgError|"
         "ZeroDivisionError|Matrix is not|leaves nothing of the output|has a negative size|"
@@ -54,7 +54,7 @@ LISTED = [
     ),
     Listed(
         "more dtypes than MXNet's kernels for the CPU have",
-        "nd.* sym.* gluon.* random.*",
+        "nd.* sym.* gluon.*",
         kind="allowed here|another line",
         words=r"only supports? float|Unsupported data type|does not support float16|"
         r"only supports float|data type do not match|unknown type for MKLDNN|"
@@ -69,7 +69,7 @@ LISTED = [
     ),
     Listed(
         "a gradient of 0 where MXNet knows none",
-        "nd.* sym.* gluon.* autograd.*",
+        "nd.* sym.* gluon.*",
         kind="allowed here",
         words="is non-differentiable because it didn't register|take layer doesn't support",
     ),
@@ -136,12 +136,6 @@ LISTED = [
         "`BatchNorm` without scale leaves gamma as it is; MXNet overwrites it with 1",
         "gluon.nn.BatchNorm* nd.BatchNorm sym.BatchNorm",
         kind="gamma",
-    ),
-    Listed(
-        "`autograd.grad` with respect to intermediate results, and to one array twice",
-        "autograd.grad",
-        kind="allowed here",
-        words=r"IsVariable|nodeEntry\.node|zeros_without_dtype",
     ),
     Listed(
         "`reshape` to more elements reads beyond the array in MXNet",
@@ -300,12 +294,6 @@ LISTED = [
         "metric.create",
         kind="value",
         program=r"(label|pred)\d = nd\.array\([^\n]*dtype='u?int8'",
-    ),
-    Listed(
-        "a head gradient has as many elements as its head, else MXNet reads beyond it",
-        "autograd.backward autograd.grad",
-        kind="refused here",
-        words="a head gradient is like its head",
     ),
     Listed(
         "`AvgPool` with `ceil_mode`: windows beyond the edge, which oneDNN divides by other counts",
