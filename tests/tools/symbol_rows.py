@@ -49,21 +49,9 @@ def answer(mx: Any, row: str, wanted: str = "") -> Any:
         def labelled(symbol: Any) -> Any:
             return [symbol.attr("__mood__"), symbol.attr("lr_mult"), symbol.attr("__lr_mult__")]
 
-        def told(symbol: Any, o: Any = None, **shapes: Any) -> Any:
-            """Shapes that follow if the inputs have these shapes, and the output the shape `o`."""
-            arguments = symbol.list_inputs()
-            for name in shapes:
-                assert name in arguments, name
-            if o is not None:
-                symbol, shapes = sym.elemwise_add(symbol, sym.var("o")), {**shapes, "o": o}
-            arguments, outputs, states = symbol.infer_shape_partial(**shapes)
-            complete = symbol.infer_shape(**shapes)[0] is not None
-            return arguments, outputs, states, complete
-
         names = {
             "sym": sym,
             "mx": mx,
-            "told": told,
             "nd": mx.nd,
             "x": x,
             "y": y,
