@@ -90,23 +90,7 @@ def test_what_does_not_fit_is_an_error_at_the_call(call: Any, error: Any, words:
         f(*arrays())
 
 
-def test_a_graph_without_inputs():
-    f = CachedOp(sym.zeros((2,)) + 3)
-    assert f().asnumpy().tolist() == [3, 3]
-
-
 # -- out= ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [4, 4000])
-def test_out_over_inputs_and_parts(n: int):
-    f = CachedOp(sym.Group([x * 2 - sym.reverse(x, axis=0), x + 1]))
-    a = nd.arange(n)
-    before = a.asnumpy()
-    whole = nd.zeros((2, n))
-    f(a, out=[a, whole[1]])
-    assert (a.asnumpy() == before * 2 - before[::-1]).all()
-    assert (whole.asnumpy() == [np.zeros(n), before + 1]).all()
 
 
 def test_out_with_a_history_is_refused_while_recording():
@@ -155,35 +139,6 @@ def test_reasons_not_to_run_inline():
         assert ran_inline(f, *inputs)
     engine.current.inline_below = 0.0
     assert not ran_inline(f, *inputs)
-
-
-def test_programs_that_change_an_input_note_the_write():
-    stats = [nd.zeros(3), nd.ones(3)]
-    f = CachedOp(sym.BatchNorm(x, momentum=0.5, fix_gamma=False, name="bn"))
-    a = nd.array(np.random.default_rng(0).normal(size=(4, 3)))
-    versions = [s._chunk.version for s in stats]
-    with autograd.train_mode():
-        f(a, nd.ones(3), nd.zeros(3), *stats)
-    assert [s._chunk.version for s in stats] == [v + 1 for v in versions]
-    np.testing.assert_allclose(stats[0].asnumpy(), a.asnumpy().mean(0) / 2, rtol=1e-5)
-    f(a, nd.ones(3), nd.zeros(3), *stats)  # predicting changes nothing
-    assert [s._chunk.version for s in stats] == [v + 1 for v in versions]
-
-
-@pytest.mark.parametrize("dial", [0.0, 100.0])
-def test_an_error_while_computing_is_raised_at_the_wait(dial: float):
-    engine.current.inline_below = dial
-    f = CachedOp(sym.take(x, w, mode="raise", name="pick") * 2, name="net")  # made here
-    y = f(nd.ones(3), nd.array([7]))
-    with pytest.raises(MXNetError, match=r"(?s)pick.*made here.*y = f\(nd.ones") as caught:
-        y.asnumpy()
-    assert "made here" in str(caught.value)
-    z = y + 1
-    with pytest.raises(MXNetError, match="pick"):
-        z.wait_to_read()
-    with pytest.raises(MXNetError, match="pick"):
-        f(nd.ones(3), z).wait_to_read()
-    assert f(nd.ones(3), nd.array([1])).asnumpy().tolist() == [2]
 
 
 def test_ctrl_c_in_an_inline_call_leaves_everything_right():

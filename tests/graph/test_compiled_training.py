@@ -80,17 +80,6 @@ def test_one_array_as_several_inputs(req: str):
     alike(run)
 
 
-def test_a_gradient_that_is_an_input_of_the_call():
-    def run(call: Callable) -> list[Any]:
-        a, b = leaves("write", "write")
-        recorded(call, a, b).backward()
-        recorded(call, a.grad, b).backward()  # grad is no leaf; b's gradient reads it
-        recorded(call, a, b.grad.copy()).backward(a.grad)
-        return [a.grad, b.grad]
-
-    alike(run)
-
-
 def test_several_outputs_and_head_gradients_for_some():
     f = CachedOp(sym.Group([x * w, x + w, w * 3]))
     a, b = leaves("write", "write")
@@ -183,23 +172,3 @@ def test_get_symbol_of_eager_and_compiled_steps():
     assert s.name == "node_3" and s.list_arguments() == ["var0", "var1", "null0"]
     (again,) = s.eval(var0=a, var1=b, null0=nd.array([1, 2, 3]))
     np.testing.assert_allclose(again.asnumpy(), y.asnumpy(), rtol=1e-6)
-
-
-@pytest.mark.parametrize("what", ["nothing", "used up", "Function"])
-def test_get_symbol_says_what_it_cannot_do(what: str):
-    (a,) = leaves("write")
-
-    class Twice(autograd.Function):
-        def forward(self, x: Any) -> Any:
-            return x * 2
-
-        def backward(self, g: Any) -> Any:
-            return g * 2
-
-    with autograd.record():
-        y = Twice()(a) if what == "Function" else a * 2 + 1
-    if what == "used up":
-        y.backward()
-    words = {"nothing": "not part of", "used up": "used up", "Function": "no operation"}[what]
-    with pytest.raises(MXNetError, match=words):
-        autograd.get_symbol(nd.ones(2) if what == "nothing" else y)

@@ -218,11 +218,3 @@ def test_a_reduction_that_is_read_too_early_is_noticed(monkeypatch):
         check(Program("net", graph.variables, graph.outputs), graph)
     with pytest.raises(AssertionError, match="max"):
         check_complete(statements(graph.outputs))
-
-
-def test_a_mean_without_its_axis_is_no_row_value():
-    """Of a square array, the means of the rows are subtracted from the columns."""
-    x = sym.var("x")
-    y = sym.broadcast_sub(sym.exp(x), sym.mean(sym.exp(x), axis=1))
-    program, graph = compiled(y, {x: (300, 300)})
-    check(program, graph)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import linecache
-import threading
 
 import pytest
 
@@ -79,28 +78,6 @@ def test_programs_of_a_net_share_an_arena():
         largest = max(program.arena_nbytes for program in net.program())
         assert net._compiled().kept.arenas(cpu()).nbytes <= 2 * largest
     assert largest > 0
-
-
-def test_arenas_of_calls_at_once_are_apart():
-    net = nn.HybridSequential()
-    net.add(nn.Dense(64, activation="tanh"), nn.LayerNorm(), nn.Dense(2))
-    net.initialize()
-    inputs = [nd.random.normal(shape=(n, 100)) for n in (400, 300, 500)]
-    expected = [net(x).asnumpy() for x in inputs]
-    net.hybridize(static_alloc=True)
-    wrong = []
-
-    def call(i: int) -> None:
-        for _ in range(20):
-            if abs(net(inputs[i]).asnumpy() - expected[i]).max() > 1e-5:
-                wrong.append(i)
-
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 # -- errors name the line in the Block -------------------------------------------------------------

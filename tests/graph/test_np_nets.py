@@ -154,22 +154,6 @@ def test_values_in_a_trace_are_refused(text, what):
         net(data())
 
 
-def test_in_place_operations():
-    def forward(x):
-        y = x * 2
-        y += 1
-        y *= x
-        total = y.sum()
-        total -= 1
-        return y, total
-
-    net = Net("forward(x)")
-    net.scope["forward"] = forward
-    eager = net(data())
-    net.hybridize()
-    same(net(data()), eager)
-
-
 def test_summary(capsys):
     net = tiny_net(4, 2)
     net.summary(np.ones((2, 3)))

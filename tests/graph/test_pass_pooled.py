@@ -55,18 +55,6 @@ def test_values_and_gradients_are_those_of_the_order_as_written(act_type, pool, 
     np.testing.assert_array_equal(net(nd.array(x, dtype=dtype)).asnumpy(), expected[0])
 
 
-def test_of_ties_the_first_has_the_gradient_of_a_relu_too():
-    """All below zero: the gradient is nobody's, whoever wins."""
-    x = -np.ones((1, 1, 4, 4), np.float32)
-    x[0, 0, 2:, 2:] = 3
-    net = Net("relu", POOLS["squares"], times=1)
-    g = np.float32([1, 2, 3, 4])
-    expected = value_and_gradient(net, x, g)
-    net.hybridize()
-    for got, want in zip(value_and_gradient(net, x, g), expected):
-        np.testing.assert_array_equal(got, want)
-
-
 @pytest.mark.parametrize(
     ("act_type", "pool_type", "dtype"),
     [("softsign", "max", "float32"), ("relu", "avg", "float32"), ("relu", "max", "float16")],
