@@ -198,8 +198,7 @@ class HybridBlock(Block):
 
         With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment) forward
         keeps the fewest bytes for backward from which backward can compute what it reads by cheap
-        ops; results are equal to the bit (`graph/backward.py`). Ops made under
-        `AttrScope(force_mirroring="True")` are computed again without this flag.
+        ops; results are equal to the bit (`graph/backward.py`).
 
         The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
         flags.

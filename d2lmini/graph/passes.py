@@ -126,7 +126,6 @@ from d2lmini.graph.rules import (
     canonicalize,
     is_reshape,
     remove_identities,
-    signs,
     views,
 )
 
@@ -277,7 +276,7 @@ Pass = Callable[[Sequence[Entry]], list[Entry]]
 Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 
 #: In the order in which they run.
-PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, signs, cse)
+PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, cse)
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.
 MOST_ROUNDS = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hybrid_nets import NETS, mlp, numbers, resnet18, run
+from hybrid_nets import NETS, mlp, numbers, run
 
 from d2lmini import autograd, nd, random
 
@@ -36,19 +36,6 @@ def test_compiled_equals_eager(name, train):
             np.testing.assert_allclose(got[key], value, rtol=2e-4, atol=2e-5, err_msg=key)
 
 
-def test_deferred_parameters_are_completed_in_the_trace():
-    """A net that never ran eagerly: the same weights, the same numbers."""
-    answers = []
-    for hybridize in (False, True):
-        random.seed(5)
-        net = resnet18()
-        net.initialize()
-        if hybridize:
-            net.hybridize()
-        answers.append(net(nd.ones((1, 3, 8, 8))).asnumpy())
-    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-6)
-
-
 def test_same_seed_same_masks():
     """Dropout drops the same elements, compiled or not, call after call."""
     net = mlp()
@@ -65,24 +52,3 @@ def test_same_seed_same_masks():
     assert not np.allclose(eager[0], eager[1])
     net.hybridize()
     np.testing.assert_allclose(masks(), eager, rtol=1e-5, atol=1e-7)
-
-
-def test_a_net_of_plain_blocks_compiles_what_it_can():
-    """The book's own ResNet-18: Blocks in a Sequential, whose layers are compiled one by one."""
-    from d2lmini import d2l
-
-    random.seed(0)
-    net = d2l.resnet18(4)
-    net.initialize()
-    x = nd.random.normal(shape=(1, 3, 12, 12))
-    net(x)
-    expected = run(net, [x], True)
-    net.hybridize()
-    for p in net.collect_params(".*running_mean").values():
-        p.set_data(nd.zeros(p.shape))
-    for p in net.collect_params(".*running_var").values():
-        p.set_data(nd.ones(p.shape))
-    got = run(net, [x], True)
-    assert net[0].forward.traces
-    for key, value in expected.items():
-        np.testing.assert_allclose(got[key], value, rtol=1e-3, atol=1e-4, err_msg=key)

@@ -29,7 +29,7 @@ from d2lmini.distributed import throttle
 from d2lmini.engine import scheduler, signals
 from d2lmini.gluon import naming as block_naming
 from d2lmini.gluon import rnn
-from d2lmini.graph import lazy_recorder, symbolic_trace
+from d2lmini.graph import lazy, symbolic_trace
 from d2lmini.ops.core import Modes, modes
 from d2lmini.profiler import lint
 from d2lmini.symbol import AttrScope, naming
@@ -147,7 +147,7 @@ def state() -> dict[str, object]:
         "numbers": random_state._state.numbers.copy(),
         "trace": symbolic_trace.thread_state.trace,
         "listeners": (instrument.listeners, instrument.apart, instrument.before_wait),
-        "lazy": (lazy_recorder.thread_state.scope, lazy_recorder.recorder.scopes.copy()),
+        "lazy": (lazy.thread_state.scope, lazy.recorder.scopes.copy()),
         "lint": lint._current,
         "devices": devices.state(),
         "link": throttle.current(),
