@@ -66,8 +66,15 @@ NAMES = {
         Counter Domain Event Frame Marker Task""",
 }  # fmt: skip
 
-#: Modules of an add-on with a public name, under which programs import them.
+#: Modules that lie in a room, and the public names under which programs import them.
 MODULES = {
+    "d2lmini.instrument": "d2lmini.base.instrument",
+    "d2lmini.lr_scheduler": "d2lmini.optimizer.lr_scheduler",
+    "d2lmini.random": "d2lmini.ndarray.random",
+    "d2lmini.util": "d2lmini.base.util",
+    "d2lmini.runtime": "d2lmini.compat.runtime",
+    "d2lmini.viz": "d2lmini.compat.visualization",
+    "d2lmini.visualization": "d2lmini.compat.visualization",
     "d2lmini.io": "d2lmini.compat.io",
     "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
     "d2lmini.launch": "d2lmini.distributed.launch",

@@ -26,8 +26,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
-from d2lmini import engine, instrument
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, instrument
 from d2lmini.profiler.chrome import Mark, save
 from d2lmini.profiler.tracing import Trace
 

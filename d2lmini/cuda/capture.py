@@ -25,8 +25,8 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.cuda.current import with_memory
-from d2lmini.scopes import contextmanager
 
 if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker

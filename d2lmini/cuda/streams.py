@@ -33,9 +33,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.cuda import current
 from d2lmini.engine.core import Var, lock
-from d2lmini.scopes import contextmanager
 
 #: The empty set of marks, shared by all StreamOrders without marks.
 _NONE: dict[Stream, int] = {}

@@ -34,8 +34,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import environment, forks, instrument
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, environment, forks, instrument
+from d2lmini.base.scopes import Undo, contextmanager, scope, swap
 from d2lmini.context import Context
 from d2lmini.engine import core, handlers, pending, signals
 from d2lmini.engine.core import FunctionTask, Task, Var
@@ -44,7 +44,6 @@ from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.threaded import ThreadedEngine
-from d2lmini.scopes import Undo, contextmanager, scope, swap
 
 if TYPE_CHECKING:  # the stepped engine is imported at its first use
     from d2lmini.engine.stepped_engine import SteppedEngine

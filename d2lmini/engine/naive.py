@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import Engine
 

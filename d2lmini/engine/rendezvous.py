@@ -21,8 +21,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from d2lmini import callsite, instrument
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite, instrument
 from d2lmini.engine import core
 from d2lmini.engine.core import FunctionTask, Var
 

@@ -39,8 +39,7 @@ import threading
 from collections.abc import Iterable
 from math import inf
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.engine import signals, worker_pools
 from d2lmini.engine.core import Task
 from d2lmini.engine.engine import block

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from d2lmini import files
+from d2lmini.device import files
 
 
 def describe(block: Any) -> str:

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.base import loaders
+from d2lmini.base.scopes import Standing
+from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu
+from d2lmini.device import files
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
-from d2lmini.scopes import Standing
-from d2lmini.util import is_np_array, is_np_shape
 
 __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
            "split_and_load", "split_data"]  # fmt: skip

@@ -36,9 +36,9 @@ from __future__ import annotations
 from functools import partial
 
 from d2lmini.base import MXNetError
+from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.graph.lazy_recorder import recorder, thread_state
 from d2lmini.graph.program import Program
-from d2lmini.scopes import Scope, Undo, swap
 
 
 class lazy(Scope):

@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from d2lmini import callsite, engine, instrument
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, callsite, instrument
+from d2lmini.base.forks import living
 from d2lmini.context import Context, cpu
 from d2lmini.device.storage import Chunk, Pool, pool_of
 from d2lmini.engine.budget import default_limit
@@ -41,7 +42,6 @@ from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ops.core import Spec
 from d2lmini.symbol.naming import NameManager
-from d2lmini.weak import living
 
 #: So many steps may wait; then all of them are pushed.
 MOST_STEPS = 1000

@@ -1,4 +1,4 @@
-"""`nd.random`: random arrays, with numbers or NDArrays as parameters.
+"""`nd.random` and `mx.random`: the seed, and random arrays, with numbers or NDArrays as parameters.
 
 >>> from d2lmini import nd
 >>> nd.random.uniform(0, 1, shape=(2, 3)).shape
@@ -20,6 +20,7 @@ from d2lmini.ndarray.creation import _make
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import registry
 from d2lmini.ops.random_functions import LIKE, functions, op_for
+from d2lmini.ops.random_state import seed as seed
 
 
 def draw(

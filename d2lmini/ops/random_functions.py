@@ -17,10 +17,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from d2lmini.base.families import by_name, with_parameters_of
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution
 from d2lmini.ops.signature import named
-from d2lmini.signatures import by_name, with_parameters_of
 
 Function = Callable[..., Any]
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from d2lmini import callsite, engine, instrument
+from d2lmini import engine
+from d2lmini.base import callsite, instrument
 from d2lmini.profiler.records import Operation
 
 

@@ -35,8 +35,8 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import chain, repeat
 from typing import Any
 
-from d2lmini import callsite, engine, forks
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, callsite, forks
 from d2lmini.engine.failure import join_summaries
 from d2lmini.engine.scheduler import interrupts
 

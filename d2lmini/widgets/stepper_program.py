@@ -33,7 +33,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import callsite, engine, instrument
+from d2lmini import engine
+from d2lmini.base import callsite, instrument
+from d2lmini.base.scopes import contextmanager
 from d2lmini.draw.svg import shorten
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var
@@ -41,7 +43,6 @@ from d2lmini.engine.stepped_records import SteppedOperation, Times
 from d2lmini.gluon.block import Block
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.shown import shown_name
-from d2lmini.scopes import contextmanager
 
 #: Most operations of a program that can be stepped through; larger arrays are not written out;
 #: longer lines are shortened.

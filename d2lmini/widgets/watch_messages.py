@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.context import Context
 from d2lmini.ops.shown import shown_name
 from d2lmini.profiler.draw import in_order, names_of

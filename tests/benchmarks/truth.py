@@ -42,7 +42,8 @@ from virtual_programs import (
 )
 
 import d2lmini
-from d2lmini import callsite, d2l, nd, profile
+from d2lmini import d2l, nd, profile
+from d2lmini.base import callsite
 from d2lmini.profiler.replay import Prediction
 
 #: The ends of a band are at most this factor apart, in the median.

@@ -20,7 +20,8 @@ from generators.agree import ENGINES
 from interrupts import ENGINE_FILES, PACKAGE, _codes_in, interrupt_at
 
 import d2lmini
-from d2lmini import autograd, engine, gluon, instrument, nd, scopes
+from d2lmini import autograd, engine, gluon, instrument, nd
+from d2lmini.base import scopes
 from d2lmini.engine import handlers, signals
 from d2lmini.engine.core import FunctionTask
 from d2lmini.engine.scheduler import thread_state

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from worlds import all_asleep, until
 
-from d2lmini import MXNetError, callsite, cpu, engine, instrument, nd
+from d2lmini import MXNetError, cpu, engine, instrument, nd
+from d2lmini.base import callsite
 from d2lmini.gluon import nn
 
 

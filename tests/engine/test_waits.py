@@ -18,7 +18,8 @@ import pytest
 from planted_waits import HIDDEN, run, write, write_all
 
 import d2lmini
-from d2lmini import MXNetError, autograd, callsite, engine, gpu, nd, profile, virtual_gpus
+from d2lmini import MXNetError, autograd, engine, gpu, nd, profile, virtual_gpus
+from d2lmini.base import callsite
 from d2lmini.profiler.lint import HiddenWait
 
 # Fixed when generator and lint were done; not one of them was seen before.

@@ -5,8 +5,8 @@ import time
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from d2lmini import profile
+from d2lmini.base.forks import living
 from d2lmini.profiler.recorder import this_thread
-from d2lmini.weak import living
 
 
 class Element:

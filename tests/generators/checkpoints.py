@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 import d2lmini
-from d2lmini import MXNetError, autograd, cpu, gluon, nd, serialize
+from d2lmini import MXNetError, autograd, cpu, gluon, nd
 from d2lmini.gluon import checkpoint
 from d2lmini.gluon import data as gdata
+from d2lmini.ndarray import serialize
 
 STEP = "step-00000002"
 ODD: list[Any] = [

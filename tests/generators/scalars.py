@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import d2lmini as mx
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.ops.attributes import as_dtype
 from generators.agree import close, results
 

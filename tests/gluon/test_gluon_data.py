@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from worlds import until
 
-from d2lmini import context, cpu, engine, nd, random, random_state
+from d2lmini import context, cpu, engine, nd, random
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import batchify
 from d2lmini.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
 from d2lmini.gluon.data.vision import transforms
+from d2lmini.ops import random_state
 
 WORKERS = [0, 1, 3]
 

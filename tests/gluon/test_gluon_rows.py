@@ -11,7 +11,8 @@ from gluon_rows.runner import Row, compare, examine_here, examine_in
 from oracle import Oracle
 
 import d2lmini
-from d2lmini import left_out, nd
+from d2lmini import nd
+from d2lmini.base import left_out
 
 ROWS = [row for table in (nn, rnn, loss) for row in table.ROWS if row.mxnet]
 

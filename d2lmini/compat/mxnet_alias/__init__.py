@@ -39,6 +39,7 @@ from types import ModuleType
 from typing import Any
 
 import d2lmini
+from d2lmini.addons import MODULES
 from d2lmini.base import alias
 from d2lmini.compat.left_out import Missing, stand_in
 from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
@@ -55,7 +56,7 @@ _OTHER_NAMES = {
     "img": "image", "init": "initializer", "kv": "kvstore", "mod": "module", "mon": "monitor",
     "nd": "ndarray", "numpy": "np", "numpy_extension": "npx", "rnd": "random",
     "sym": "symbol", "viz": "visualization",
-    "attribute": "symbol.attribute", "name": "symbol.naming",
+    "attribute": "symbol.naming", "name": "symbol.naming",
 }  # fmt: skip
 
 #: The names in full, and the short names that `info --for` shows.
@@ -232,6 +233,8 @@ def _find(name: str) -> Any:
     return found
 
 
+_PUBLIC = {module: public for public, module in MODULES.items()}
+
 # Attributes of modules of d2lmini as they were before: (module, name, former value).
 _ABSENT = object()
 _hung: list[tuple[Any, str, Any]] = []
@@ -249,7 +252,8 @@ def _open(module: ModuleType) -> None:
     own: Callable[[str], Any] | None = getattr(module, "__getattr__", None)
     if getattr(own, "__module__", None) == __name__:
         return
-    path = module.__name__.removeprefix("d2lmini.").removeprefix("compat.")
+    path = _PUBLIC.get(module.__name__, module.__name__)
+    path = path.removeprefix("d2lmini.").removeprefix("compat.")
 
     def find_name(wanted: str) -> Any:
         try:

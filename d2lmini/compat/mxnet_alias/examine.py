@@ -19,12 +19,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from d2lmini.base import LeftOut
+from d2lmini.base.left_out import reason_of
 from d2lmini.compat.mxnet_alias import install_as_mxnet, short
 from d2lmini.compat.mxnet_alias.ask import ask
 from d2lmini.compat.mxnet_alias.differences import DIFFERENCES, Difference
 from d2lmini.compat.mxnet_alias.names_used import Use, names_used
 from d2lmini.compat.mxnet_alias.notebook import Cell, is_ipython, parse, plain_python, read_cells
-from d2lmini.left_out import reason_of
 from d2lmini.ndarray import NDArray
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from d2lmini import files
+from d2lmini.base.scopes import contextmanager
 from d2lmini.compat.mxnet_alias.failure import as_python_prints
-from d2lmini.scopes import contextmanager
+from d2lmini.device import files
 
 
 class Recorder:

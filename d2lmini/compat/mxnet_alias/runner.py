@@ -23,11 +23,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.compat.mxnet_alias import failure, install_as_mxnet
 from d2lmini.compat.mxnet_alias.magics import shell_of, to_python
 from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells
 from d2lmini.compat.mxnet_alias.recorder import Recorder
-from d2lmini.scopes import contextmanager
 
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"

@@ -34,14 +34,14 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import random_state
+from d2lmini.base.forks import living
 from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, gather
 from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
-from d2lmini.random_state import Key
-from d2lmini.weak import living
+from d2lmini.ops import random_state
+from d2lmini.ops.random_state import Key
 
 
 def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number: int) -> Any:

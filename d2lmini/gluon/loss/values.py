@@ -14,8 +14,8 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
+from d2lmini.base.families import with_defaults
 from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_like
-from d2lmini.signatures import with_defaults
 
 
 class L2Loss(Loss):

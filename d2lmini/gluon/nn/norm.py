@@ -27,10 +27,10 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_half
+from d2lmini.base.dtypes import is_half
+from d2lmini.base.families import with_parameters_of
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.ops.core import as_dtype
-from d2lmini.signatures import with_parameters_of
 
 
 class _Normalization(HybridBlock):

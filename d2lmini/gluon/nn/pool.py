@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from d2lmini.base.families import with_parameters_of
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.conv import Size, each_axis
-from d2lmini.signatures import with_parameters_of
 
 #: The accepted layouts: with the channels first, and with the channels last.
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}

@@ -22,6 +22,7 @@ from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini.base.families import with_parameters_of
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_shaped
@@ -29,7 +30,6 @@ from d2lmini.gluon.rnn.sequences import as_array, as_steps
 from d2lmini.ops.core import Value, registry
 from d2lmini.ops.rnn import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
-from d2lmini.signatures import with_parameters_of
 
 
 def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from itertools import product
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini.base.families import with_parameters_of
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import BidirectionalCell, HybridSequentialRNNCell
@@ -28,7 +29,6 @@ from d2lmini.gluon.rnn.recurrent import first_states
 from d2lmini.gluon.rnn.wrappers import DropoutCell
 from d2lmini.gluon.utils import as_default
 from d2lmini.ops.core import Value
-from d2lmini.signatures import with_parameters_of
 
 #: Parameters of MXNet's layers that mean something else than their defaults only there.
 _LEFT_OUT = {"projection_size": 0, "use_sequence_length": False, "state_clip_min": None}

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import d2lmini
-from d2lmini.compat.left_out import LEFT_OUT
+from d2lmini.base.left_out import LEFT_OUT
 from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, uninstall
 
 

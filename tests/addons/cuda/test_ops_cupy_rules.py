@@ -12,8 +12,8 @@ from d2lmini.cuda.ops import convolve as convolve_columns
 from d2lmini.ops.core import registry
 from d2lmini.ops.distributions import DISTRIBUTIONS
 from d2lmini.ops.kernels import kind_of
+from d2lmini.ops.random_state import Key
 from d2lmini.ops.windows import geometry
-from d2lmini.random_state import Key
 
 
 def on_both(name: str, *arrays, **attrs):

@@ -28,7 +28,7 @@ from d2lmini.gluon.data.batchify import same_as_one_by_one
 from d2lmini.gluon.data.vision import image_ops as ops
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.sequential import Sequential
-from d2lmini.random_state import next_key
+from d2lmini.ops.random_state import next_key
 
 __all__ = [
     "Compose", "RandomApply", "Cast", "ToTensor", "Normalize", "Resize", "CenterCrop", "CropResize",
