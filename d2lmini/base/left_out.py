@@ -106,7 +106,12 @@ LEFT_OUT = {
         BatchEndParam FeedForward DataParallelExecutorManager LogValidationMetricsCallback
         SKLEARN_INSTALLED""",
     "as are MXNet's parameter servers; kvstore 'dist_sync' needs none":
-        "kvstore_server KVStoreServer",
+        "kvstore_server KVStoreServer profiler.set_kvstore_handle",
+    "with d2lmini.profile() as trace tells the lines of the program without marks in it": """
+        profiler.Counter profiler.Domain profiler.Event profiler.Frame profiler.Marker
+        profiler.Task""",
+    "profiler.set_config, set_state and dump do the same":
+        "profiler.dump_profile profiler.profiler_set_*",
     "gluon.data.DataLoader fetches batches ahead": "PrefetchingIter",
     "itertools.cycle and islice make epochs of any length": "ResizeIter",
     "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",

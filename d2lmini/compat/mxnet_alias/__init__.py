@@ -164,6 +164,9 @@ def _ours(top: str, rest: str) -> Any:
     if top != "mxnet":
         path = f"{_BOOK}.{rest}" if rest and rest != "utils" else _BOOK
     elif rest in _ELSEWHERE or rest.partition(".")[0] in _MODULES:
+        above, _, last = rest.rpartition(".")
+        if above in ("ndarray.numpy", "ndarray.numpy_extension", "symbol.numpy_extension"):
+            rest = f"{_ELSEWHERE[above]}.{last}"
         path = f"d2lmini.{_ELSEWHERE.get(rest, rest)}"
     else:
         return None
