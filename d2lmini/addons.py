@@ -34,7 +34,6 @@ from d2lmini.base import MXNetError, missing_attribute
 HOOKS = {
     "gpu": "d2lmini.cuda.device",
     "emit_cuda": "d2lmini.cuda.emit_cuda",
-    "sum_over_processes": "d2lmini.cuda.nccl_multiprocess",
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx:export_onnx",

@@ -45,7 +45,7 @@ from typing import Any, ClassVar, TypeVar
 from d2lmini.base import callsite, explain_left_out
 
 #: The value of a field without a default.
-REQUIRED = inspect.Parameter.empty
+REQUIRED: Any = inspect.Parameter.empty
 
 Class = TypeVar("Class", bound=type)
 
@@ -58,14 +58,14 @@ class Declared:
 
     _places  a field with a place below 0 comes before those without, above 0 after them
     _aliases names of parameters that are not those of the attributes
-    _takes_more  the constructor takes further keywords
+    _passes_on  parameters that are no attributes, None by default; "kwargs": any keywords
     """
 
     _own: ClassVar[dict[str, Any]] = {}  # fields that the class itself declares
     _fields: ClassVar[dict[str, Any]] = {}
     _places: ClassVar[dict[str, int]] = {}
     _aliases: ClassVar[dict[str, str]] = {}
-    _takes_more: ClassVar[bool] = False
+    _passes_on: ClassVar[tuple[str, ...]] = ()
     _signature: ClassVar[inspect.Signature] = inspect.Signature()
     __signature__: ClassVar[inspect.Signature | None]
 
@@ -76,27 +76,30 @@ class Declared:
         fields: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             fields |= vars(base).get("_own", {})
-        names = sorted(fields, key=lambda name: cls._places.get(name, 0))
-        cls._fields = {name: fields[name] for name in names}
+        known = {**fields, **dict.fromkeys(cls._passes_on)}
+        names = sorted(known, key=lambda name: cls._places.get(name, 0))
+        cls._fields = {name: fields[name] for name in names if name in fields}
         kind = inspect.Parameter
         parameters = [
-            kind(cls._aliases.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=value)
-            for name, value in cls._fields.items()
+            kind(cls._aliases.get(name, name), kind.POSITIONAL_OR_KEYWORD, default=known[name])
+            for name in names
+            if name != "kwargs"
         ]
-        more = [kind("kwargs", kind.VAR_KEYWORD)] if cls._takes_more else []
+        more = [kind("kwargs", kind.VAR_KEYWORD)] if "kwargs" in known else []
         cls._signature = inspect.Signature([*parameters, *more])
         cls.__signature__ = None if "__init__" in vars(cls) else cls._signature
 
     def _take(self, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Set the fields to the arguments of a constructor. Returns the arguments by the names of
-        their parameters, and the further keywords."""
+        their parameters, and those to pass on."""
         try:
             given = self._signature.bind(*args, **kwargs)
         except TypeError as problem:
             raise TypeError(f"{type(self).__name__}(): {problem}") from None
         given.apply_defaults()
         own = given.arguments
-        more = own.pop("kwargs", {})
+        more = {name: own.pop(name) for name in self._passes_on}
+        more |= more.pop("kwargs", {})
         vars(self).update({name: own[self._aliases.get(name, name)] for name in self._fields})
         return own, more
 

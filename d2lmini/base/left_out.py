@@ -29,9 +29,11 @@ LEFT_OUT = {
     "as all of MXNet's pretrained networks; gluon.nn has the layers to build and train them":
         "model_zoo",
     "as all of MXNet's contributed extras": """
-        gluon.contrib.cnn gluon.contrib.estimator gluon.contrib.rnn""",
+        gluon.contrib gluon.contrib.* Identity Concurrent HybridConcurrent PixelShuffle?D
+        IntervalSampler""",
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
+        row_sparse_data list_row_sparse_data
         dgl_* group_adagrad_update""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
@@ -46,7 +48,8 @@ LEFT_OUT = {
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
-        *extracttrian Orthogonal""",
+        *extracttrian Orthogonal CIFAR100
+        list_loss_output_functions list_lp16_fp32_ops list_lp16_use_fp32_params""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
@@ -67,8 +70,22 @@ LEFT_OUT = {
     "-nd.pick(nd.log_softmax(x), label).sum() does the same": "softmax_cross_entropy",
     "x.repeat(scale, axis=2).repeat(scale, axis=3) does the same": "UpSampling",
     "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm *linalg.gemm",
+    "nd.array(numpy.linalg.NAME(x.asnumpy())) does the same": """
+        *potrf *potri *syevd *gelqf *trsm *slogdet *sumlogdiag *extractdiag *makediag
+        linalg_inverse linalg_det *d.linalg.inverse *d.linalg.det sym.linalg.inverse
+        sym.linalg.det""",
+    "x[i, j] reads and x[i, j] = y writes by arrays of indices": """
+        gather_nd scatter_nd _backward_gather_nd index_copy""",
+    "NumPy has it: compute with x.asnumpy()": "index_array *ravel_multi_index *unravel_index",
+    "make_loss(x * grad_scale) does the same": "MakeLoss",
+    "autograd.Function with a backward of its own does the same": """
+        gradientmultiplier round_ste sign_ste""",
+    "nd.array(scipy.special.erfinv(x.asnumpy())) does the same": "nd.erfinv sym.erfinv",
+    "x.argmax(axis=1) does the same": "argmax_channel",
+    "x.slice_axis(axis, 0, n) does the same for each axis": "slice_like",
+    "nd.where(x == x, x, 1).prod() does the same": "nanprod",
+    "multi_all_finite(x, num_arrays=1) does the same": "all_finite",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
-    "nd.array(numpy.random.negative_binomial(k, p, shape)) does the same": "*negative_binomial*",
     "net.collect_params(pattern).initialize(init) does the same": "Mixed",
     "net.load_parameters does the same": "initializer.Load",
     "optimizer.SGD at half the rate, with nd.random.normal(0, lr**0.5, w.shape) added to each w":
@@ -79,10 +96,16 @@ LEFT_OUT = {
     "a net that is called and hybridized within amp.init() predicts in mixed precision":
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
+    "transforms.Compose and Dataset.transform_first take any function of an image":
+        "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
+    "a call of the net infers the dtypes": "infer_type",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "NumPy has it under another name: compute with x.asnumpy()":
         "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",
-    "numpy.random draws it; nd.random has the gamma and the exponential distribution": """
+    "nd.array(numpy.random.NAME(..., size)) does the same": """
+        *negative_binomial* random_gamma *random.gamma *gamma_like random_exponential
+        *random.exponential *exponential_like *poisson* sample_uniform sample_normal sample_gamma
+        sample_exponential *uniform_like *normal_like
         np.random.beta np.random.chisquare np.random.exponential np.random.gamma np.random.gumbel
         np.random.logistic np.random.lognormal np.random.multivariate_normal np.random.pareto
         np.random.power np.random.rayleigh np.random.weibull""",

@@ -18,6 +18,7 @@ file readers (CSVIter, ImageRecordIter, ...) are left out; use `gluon.data`.
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What MXNet keeps under `contrib`, apart from layers (`gluon.contrib`) and ops (`nd.contrib`).
+"""What MXNet keeps under `contrib`, apart from ops (`nd.contrib`).
 
 amp     training in mixed precision: float16 or bfloat16 where it is safe, else float32
 

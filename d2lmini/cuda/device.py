@@ -23,11 +23,11 @@ from d2lmini import engine
 from d2lmini.base import MXNetError, environment
 from d2lmini.base.scopes import Scope, Undo
 from d2lmini.context import Context, gpu
-from d2lmini.cuda import capture, current, module
+from d2lmini.cuda import current, module
 from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
-from d2lmini.cuda.memory import CudaPool, is_short_of_memory
+from d2lmini.cuda.cuda_graph import CapturedGraphs, capture_lock
+from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
-from d2lmini.cuda.staging import alloc_pinned, is_pinned, pieces
 from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.device import devices
 from d2lmini.device.interface import Device
@@ -92,76 +92,41 @@ class CudaDevice(Device):
 
     def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:
         # Imported here: to find out whether there are GPUs, no compiler is needed.
-        from d2lmini.cuda.cuda_graph import CapturedGraphs, ReplayTask
         from d2lmini.cuda.issue import push_program
 
         if static:
-            program.replays = CapturedGraphs(program)
-        return partial(push_program, kind=ReplayTask) if static else push_program
+            program.replays = CapturedGraphs(program.name)
+        return push_program
 
     # -- copies ------------------------------------------------------------------------------------
 
     def copy(self, target: Any, source: Any) -> None:
         """Put a copy on the stream of this lane. On return, a copy from the host is complete on the
         host's side, a copy to the host on both sides."""
+        stream = self.lane_here().stream
         if not source.size:
             return
         if isinstance(source, np.ndarray):
-            self._copy_in(target.reshape(-1), np.ascontiguousarray(source).reshape(-1))
+            flat = np.ascontiguousarray(source).reshape(-1)
+            target.reshape(-1).set(flat, stream=stream.handle)
+            if is_pinned(source):  # CUDA copies other memory to its own at once
+                stream.mark().wait()  # after this, other tasks may write to the source
         elif isinstance(target, np.ndarray):
-            self._copy_out(target, source.reshape(-1))
+            is_flat = target.flags.c_contiguous
+            flat = target.reshape(-1) if is_flat else np.empty(target.size, target.dtype)
+            source.reshape(-1).get(stream=stream.handle, out=flat, blocking=False)
+            stream.mark().wait()
+            if not is_flat:
+                target[...] = flat.reshape(target.shape)
         else:
-            handle = self.lane_here().stream.handle
-            target.data.copy_from_device_async(source.data, source.nbytes, handle)
-
-    def _copy_in(self, target: Any, source: np.ndarray) -> None:
-        lane = self.lane_here()
-        if is_pinned(source):
-            target.set(source, stream=lane.stream.handle)
-            lane.stream.mark().wait()  # after this, other tasks may write to the source
-            return
-        for part in pieces(source.size, source.itemsize):
-            here = source[part]
-            piece = lane.staging.acquire(here.nbytes)
-            stage = piece[: here.nbytes].view(here.dtype)
-            np.copyto(stage, here)
-            target[part].set(stage, stream=lane.stream.handle)
-            lane.staging.release_after(lane.stream.mark(), piece)
-
-    def _copy_out(self, target: np.ndarray, source: Any) -> None:
-        """Copy in pieces: while one piece is transferred, the previous one is copied to
-        `target`."""
-        lane = self.lane_here()
-        if is_pinned(target) and target.flags.c_contiguous:
-            flat = target.reshape(-1)
-            source.get(stream=lane.stream.handle, out=flat, blocking=False)
-            lane.stream.mark().wait()
-            return
-        flat = (
-            target.reshape(-1) if target.flags.c_contiguous else np.empty(target.size, target.dtype)
-        )
-        before: tuple[Any, Any, slice] | None = None
-        for part in [*pieces(source.size, flat.itemsize), None]:
-            coming = None
-            if part is not None:
-                nbytes = (part.stop - part.start) * flat.itemsize
-                piece = lane.staging.acquire(nbytes)
-                stage = piece[:nbytes].view(flat.dtype)
-                source[part].get(stream=lane.stream.handle, out=stage, blocking=False)
-                coming = lane.stream.mark(), piece, part
-            if before is not None:
-                mark, piece, place = before
-                mark.wait()
-                flat[place] = piece[: (place.stop - place.start) * flat.itemsize].view(flat.dtype)
-                lane.staging.release(piece)
-            before = coming
-        if flat.base is not target and flat is not target:
-            target[...] = flat.reshape(target.shape)
+            target.data.copy_from_device_async(source.data, source.nbytes, stream.handle)
 
     def alloc_pinned(self, nbytes: int) -> np.ndarray | None:
         if self.dead is not None:
             return None
-        return current.ask(self, lambda: alloc_pinned(self.xp.cuda, nbytes))
+        with self.xp.cuda.Device(self.ordinal):
+            memory = self.xp.cuda.alloc_pinned_memory(nbytes)
+        return np.frombuffer(memory, np.uint8, nbytes).view(Pinned)
 
     # -- other libraries ---------------------------------------------------------------------------
 
@@ -178,7 +143,7 @@ class CudaDevice(Device):
             # Call __dlpack__ on this thread, on whose current stream the other library has pending
             # work; the library lets our stream wait for that work.
             stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
-            with capture.no_capture():
+            with capture_lock:
                 source = source.__dlpack__(stream=stream)
         return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 

@@ -27,7 +27,7 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine import scheduler, signals
 from d2lmini.engine.core import lock
 from d2lmini.engine.failure import Failure
-from d2lmini.graph.call import ProgramTask, push
+from d2lmini.graph.call import push
 from d2lmini.graph.ir import topological
 from d2lmini.graph.program import Program
 from d2lmini.ndarray import dispatch
@@ -66,17 +66,18 @@ def key_of(task: Any) -> Any:
 def prepare_launches(lane: StreamWorker, call: Any, task: Any) -> Launches | str:
     """The launches of a task's call, an op's plan or a program, on the worker of the lane; or why
     there are none."""
-    if not isinstance(call, (CallPlan, Program)):
-        call.choice.waits = waits(call.program)
-        return call.choice  # type: ignore[no-any-return]
     if waits(call):
-        return WAITING
-    if isinstance(call, CallPlan) and not call.inputs and not given_of(task):
-        return "it makes constants, which need not be kept"
-    try:
-        return Launches(lane, call, task)
-    except NotRecorded as problem:
-        return str(problem)
+        reason = WAITING
+    elif isinstance(call, CallPlan) and not call.inputs and not given_of(task):
+        reason = "it makes constants, which need not be kept"
+    else:
+        try:
+            return Launches(lane, call, task)
+        except NotRecorded as problem:
+            reason = str(problem)
+    if isinstance(call, Program) and call.replays is not None:
+        call.replays.restart(reason)
+    return reason
 
 
 #: Ufuncs whose results are exact, so the same by any kernel.
@@ -95,7 +96,7 @@ def may_wait(call: Any) -> bool:
 
 #: Ops that wait for the GPU: a sort does, and what finds out where indices are equal.
 WAITS = frozenset(
-    "sort argsort topk _first _shuffle shuffle take _take_grad _getitem_grad _backward_gather_nd "
+    "sort argsort topk _first _shuffle shuffle take _take_grad _getitem_grad "
     "CTCLoss _contrib_boolean_mask".split()
 )
 #: Why a call that waits has no launches.
@@ -113,7 +114,7 @@ def waits(call: Any) -> bool:
 
 
 class Issue:
-    """Launches and their arrays, ready to be put on the stream of a lane.
+    """Launches, or a graph of them, and their arrays, ready to be put on the stream of a lane.
 
     memory  where the inputs and outputs begin
     fresh   the new outputs: chunk, array, and where the array is kept when it is not used any more
@@ -124,7 +125,7 @@ class Issue:
     __slots__ = ("fresh", "lane", "launches", "memory", "reads", "writes")
 
     def __init__(
-        self, lane: StreamWorker, launches: Launches, memory: list[Any], fresh: list[Any],
+        self, lane: StreamWorker, launches: Any, memory: list[Any], fresh: list[Any],
         reads: Sequence[StreamOrder], writes: Sequence[StreamOrder],
     ):  # fmt: skip
         self.lane = lane
@@ -172,7 +173,7 @@ class Issue:
 
 
 def prepare_issue(
-    lane: StreamWorker, launches: Any, inputs: Sequence[Operand], outputs: Sequence[Operand],
+    lane: StreamWorker, launches: Launches, inputs: Sequence[Operand], outputs: Sequence[Operand],
     given: Sequence[Any], is_worker: bool = False,
 ) -> Issue | None:  # fmt: skip
     """Launches with arrays, new ones for new outputs. None if an output overwrites what they still
@@ -209,9 +210,7 @@ def prepare_issue(
         is_apart = is_apart and all([chunk is not operand[0] for operand in inputs])
     if not is_worker and (lane.device.pool.freed or lane.pending_free or lane.waiting):
         lane.free_pending()
-    if type(launches) is not Launches:
-        launches = launches.choose(memory)
-    if launches is None or not (is_apart or launches.is_map):
+    if not (is_apart or launches.is_map):
         return None
     for i in launches.mutated:
         if sum([inputs[i][0] is operand[0] for operand in inputs]) > 1:
@@ -221,18 +220,24 @@ def prepare_issue(
             writes.append(reads[i])
     if launches.given is not None and not launches.renew(given, lane.device.xp):
         return None
+    graphs, found = launches.graphs, launches
+    if graphs is not None:
+        found = graphs.choose(lane, launches, memory, inputs, is_worker)
+        if found is None:
+            return None
     n = len(inputs)
-    for (chunk, _, spec), spares in zip(outputs, launches.spares):
+    for (chunk, _, spec), spares in zip(outputs, found.spares):
         if memory[n] is None:
-            array = spares.pop() if spares else _allocate(lane, spec)
-            if array is None:
+            try:
+                array = spares.pop() if spares else lane.allocate(spec)
+            except MemoryError:
                 return None
             fresh.append((chunk, array, spares))
             memory[n] = array.data
         n += 1
     if marks and not stream.has_seen(marks):
         stream.wait(marks)
-    return Issue(lane, launches, memory, fresh, reads, writes)
+    return Issue(lane, found, memory, fresh, reads, writes)
 
 
 def may_issue(lane: StreamWorker) -> bool:
@@ -243,20 +248,6 @@ def may_issue(lane: StreamWorker) -> bool:
         and lane.cuda_device() == device.ordinal
         and lane.stream.is_near(MOST_AHEAD)
     )
-
-
-def _allocate(lane: StreamWorker, spec: Any) -> Any:
-    """A new array on this stream; None if memory is short."""
-    device = lane.device
-    pool = device.pool
-    if pool.limit is not None and pool.live + spec.nbytes > pool.limit:
-        return None
-    with lane.stream.handle:
-        try:
-            memory = device.allocator.malloc(spec.nbytes)
-        except Exception:  # a worker meets the error again, or has more memory
-            return None
-    return device.xp.ndarray(spec.shape, spec.dtype, memory)
 
 
 # -- calls without a task --------------------------------------------------------------------------
@@ -340,15 +331,13 @@ def issue_op(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
 
 def push_program(
     program: Program, inputs: Sequence[Any], ctx: Context, keys: Sequence[Any],
-    outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
+    outs: Sequence[Any] = (),
 ) -> list[Any]:  # fmt: skip
     """The outputs of a call of a program, issued here or queued."""
     results = None
     if not outs:
-        replays = program.replays
-        call = program if replays is None or replays.reason is not None else replays
-        results = issue_call(call, inputs, ctx, dispatch.kind_of(inputs), keys)
-    return push(program, inputs, ctx, keys, outs, kind) if results is None else results
+        results = issue_call(program, inputs, ctx, dispatch.kind_of(inputs), keys)
+    return push(program, inputs, ctx, keys, outs) if results is None else results
 
 
 dispatch.issue = issue_op

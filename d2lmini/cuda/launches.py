@@ -6,7 +6,7 @@ ready. To repeat it, the host fills in where the arrays begin.
 
 Some numbers differ from call to call: the keys of random numbers, the learning rates of an
 optimizer's step. Launches with such numbers were made by functions that the recorder has kept
-(`capture.outside`); before a call with other numbers these functions are asked again.
+(`current.outside`); before a call with other numbers these functions are asked again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.capture import recording_into
+from d2lmini.cuda.current import recording_into
 from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.cuda.products import library_of
 from d2lmini.cuda.recorder import (
@@ -54,13 +54,17 @@ class Launches:
     predicted_us  of the GPU's work, roughly
     run           puts the launches on the stream; takes where the inputs and outputs begin
     given         what differed between calls at the last one; None if nothing does
+    graphs        the CUDA graphs made of them, for a program that wants some
+    inputs        the specs of the inputs
+    steps         the launches, as functions of `places`
+    ranges        the first and the last step, exclusively, of launches with other numbers each time
     """
 
     waits = False
 
     __slots__ = (
-        "_beyond", "_fixed", "_numbers", "_recorder", "_steps", "given", "is_map", "mutated",
-        "name", "predicted_us", "run", "spares", "specs",
+        "_beyond", "_fixed", "_numbers", "_recorder", "given", "graphs", "inputs", "is_map",
+        "mutated", "name", "predicted_us", "ranges", "run", "spares", "specs", "steps",
     )  # fmt: skip
 
     def __init__(self, lane: Any, call: Any, task: Any):
@@ -73,8 +77,9 @@ class Launches:
             lane.spares.setdefault(spec, []) if spec.nbytes < MOST_SPARE else None
             for spec in self.specs
         ]
-        inputs = [operand[0] for operand in task.inputs if operand is not None]
-        self.mutated = [i for i, chunk in enumerate(inputs) if chunk in task.writes]
+        inputs = [operand for operand in task.inputs if operand is not None]
+        self.inputs = [spec for _, _, spec in inputs]
+        self.mutated = [i for i, (chunk, _, _) in enumerate(inputs) if chunk in task.writes]
         self.is_map = recorder.maps == len(steps) == 1
         self.predicted_us = 2.0 + sum([place.nbytes for place in places]) / BYTES_PER_US
         xp = lane.device.xp
@@ -92,15 +97,19 @@ class Launches:
         index = {at: at.base for at in used}
         index |= {at: n + i for i, at in enumerate([*self._beyond, *fixed])}
         numbers: list[list[Any]] = [[()] for _ in steps]
-        self._steps = [
+        self.steps = [
             _bind(lane, step, [index[at] for at in step.memory], cell)
             for step, cell in zip(steps, numbers)
         ]
         is_plain = len(steps) == 1 and not self._beyond and not fixed
-        self.run = self._steps[0] if is_plain else self._run_all
+        self.run = self.steps[0] if is_plain else self._run_all
         self.given = given if recorder.calls and given else None
         self._numbers = numbers
         self._recorder = recorder if recorder.calls else None
+        self.ranges = [(first, last) for _, first, last in recorder.calls]
+        self.graphs = call.replays if isinstance(call, Program) else None
+        if self.graphs is not None:
+            self.graphs.restart()
 
     def renew(self, given: Sequence[Any], xp: Any) -> bool:
         """Pack the numbers of a call for which `given` is something else. False if such a call
@@ -116,12 +125,17 @@ class Launches:
                     cell[0] = step.kernel.pack(xp, step.numbers)
         return True
 
-    def _run_all(self, memory: list[Any]) -> None:
+    def places(self, memory: list[Any]) -> list[Any]:
+        """Where the arrays of the steps begin."""
         if self._beyond or self._fixed:
             beyond = [memory[base] + offset for base, offset in self._beyond]
             memory = [*memory, *beyond, *self._fixed]
-        for step in self._steps:
-            step(memory)
+        return memory
+
+    def _run_all(self, memory: list[Any]) -> None:
+        places = self.places(memory)
+        for step in self.steps:
+            step(places)
 
 
 def _bind(lane: Any, step: Step, places: list[int], numbers: list[Any]) -> Callable[[list], None]:

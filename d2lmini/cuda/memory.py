@@ -39,6 +39,17 @@ def is_short_of_memory(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError) or kind in _NO_MEMORY
 
 
+class Pinned(np.ndarray):
+    """Bytes of pinned host memory, which the GPU reads and writes while the host goes on."""
+
+
+def is_pinned(array: Any) -> bool:
+    """True if an array lies in pinned memory."""
+    while isinstance(array, np.ndarray) and not isinstance(array, Pinned):
+        array = array.base
+    return isinstance(array, Pinned)
+
+
 #: So many arrays of a shape are kept for the next results.
 MOST_SPARES = 32
 

@@ -10,7 +10,7 @@ Importing the library imports no CuPy. Without CuPy, or without a driver, nothin
 Tests use a substitute made of NumPy (`tests/fakes`). The device uses these parts of CuPy:
 
     cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
-    cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, nvtx, MemoryPool,
+    cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, MemoryPool,
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
                    UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
                    Graph.launch

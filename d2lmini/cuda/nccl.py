@@ -44,19 +44,15 @@ class NcclWorker:
         self._library = module.nccl()
         self._lanes = {device.ctx: StreamWorker(device, "sum") for device in devices}
         self._cliques: dict[tuple[int, ...], list[Any]] = {}
-        #: The communicators of cliques over several processes, by this process's devices in them.
-        self.cliques_across: dict[tuple[Context, ...], list[Any]] = {}
         self._busy = threading.Lock()
 
     def can_sum(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
         """True if NCCL can sum arrays of this dtype over these devices."""
-        return len(contexts) > 1 and self.covers(contexts, dtype)
-
-    def covers(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
-        """As `can_sum`, but also true for one device, which takes part in a sum over processes."""
         lanes = [self._lanes.get(ctx) for ctx in contexts]
         ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
-        return self._library is not None and len(ordinals) == len(lanes) and dtype.name in _DTYPES
+        return (
+            self._library is not None and len(ordinals) == len(lanes) > 1 and dtype.name in _DTYPES
+        )
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -66,8 +62,6 @@ class NcclWorker:
         lanes = [self._lanes[side.ctx] for side in sides]
         for lane in lanes:
             lane.device.check()
-        # Make one of these GPUs current on this thread for good: CuPy's `Device` then returns to
-        # that GPU, and not to GPU 0, which may not be in use (`current`).
         with self._busy, lanes[0].enter_scope():
             for lane, side in zip(lanes, sides):
                 self._call_for(lane, partial(lane.stream.begin, side.reads, side.writes))
@@ -116,15 +110,13 @@ class NcclWorker:
     # -- called by tasks ---------------------------------------------------------------------------
 
     def sum_up(
-        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]],
-        clique: list[Any] | None = None,
-    ) -> None:  # fmt: skip
+        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]]
+    ) -> None:
         """Put the sums on the streams as one NCCL group: in each sum every device's second array
-        becomes the sum of all first arrays. clique: the result of `join`, to sum over other
-        processes' devices as well."""
+        becomes the sum of all first arrays."""
         lanes = [self._lanes[ctx] for ctx in contexts]
         nccl = self._library
-        communicators = clique or self._clique([lane.device.ordinal for lane in lanes])
+        communicators = self._clique([lane.device.ordinal for lane in lanes])
         nccl.groupStart()
         try:
             for arrays in sums:
@@ -143,18 +135,3 @@ class NcclWorker:
         if key not in self._cliques:
             self._cliques[key] = self._library.NcclCommunicator.initAll(ordinals)
         return self._cliques[key]
-
-    def join(self, contexts: Sequence[Context], name: Any, before: int, n: int) -> list[Any]:
-        """Join the clique of that name, which NCCL generated in one of its processes: the clique
-        has `n` members, and `before` members precede these devices. Blocks until all have
-        joined."""
-        self._library.groupStart()
-        try:
-            members = []
-            for i, ctx in enumerate(contexts):
-                device = self._lanes[ctx].device
-                with device.xp.cuda.Device(device.ordinal):
-                    members.append(self._library.NcclCommunicator(n, name, before + i))
-        finally:
-            self._library.groupEnd()
-        return members

@@ -38,7 +38,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.cuda import current, module
-from d2lmini.cuda.capture import outside
+from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.elementwise import merge_axes
 from d2lmini.cuda.kernels.launch import Recording
 

@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.capture import LaterKey
 from d2lmini.cuda.kernels.elementwise import elementwise, operand_of, threads_for
 from d2lmini.cuda.kernels.launch import Kernel, Recording
 from d2lmini.cuda.kernels.symbols import Body, names
@@ -123,17 +122,18 @@ for _name in (
     setattr(Place, _name, _refuse(_name))
 
 
-class RecordedKey(LaterKey):
+class RecordedKey:
     """A random key that launches get anew at each call."""
 
     def __init__(self, recorder: Recorder, keys: list[Sequence[int]], number: int):
-        super().__init__(keys, number)
         self.recorder = recorder
+        self.keys = keys
+        self.number = number
 
     def __iter__(self) -> Iterator[int]:
         if not self.recorder.is_outside:
             raise NotRecorded("a random key")
-        return super().__iter__()
+        return iter(self.keys[self.number])
 
     def __getattr__(self, name: str) -> Any:
         """A key of the CPU's has a generator."""

@@ -7,8 +7,7 @@ host waits for the mark as well.
 
 A worker makes its device and stream current when it runs its first task, and they stay current:
 CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) makes them
-current for the duration of the task, or passes the task to a helper thread where returning to the
-previously current GPU would create a context there (`current`).
+current for the duration of the task.
 """
 
 from __future__ import annotations
@@ -35,15 +34,13 @@ from d2lmini.cuda.issue import (
     prepare_issue,
     prepare_launches,
 )
-from d2lmini.cuda.launches import Launches, given_of
+from d2lmini.cuda.launches import given_of
 from d2lmini.cuda.memory import Block
-from d2lmini.cuda.staging import Staging
 from d2lmini.cuda.streams import Stream, StreamMark
 from d2lmini.engine import scheduler
-from d2lmini.engine.core import FunctionTask, Task, lock
+from d2lmini.engine.core import Task, lock
 
 if TYPE_CHECKING:
-    from d2lmini.cuda.capture import Workspace
     from d2lmini.cuda.device import CudaDevice
 
 
@@ -56,10 +53,9 @@ class StreamWorker:
 
     pending_free  blocks allocated here whose arrays are gone, not yet examined
     waiting       the pending frees that another stream still uses, oldest first
-    staging       pinned memory, for a copy lane
-    workspace     scratch memory of the lane's recordings, if there are any
     launches      by `key_of` a task: the launches that its call has
     reasons       or why its call has none
+    graph_results addresses of the results of graphs, which stay the same
     spares        by spec: arrays of results that are gone, for the next results
     """
 
@@ -68,7 +64,7 @@ class StreamWorker:
         self.name = name
         self.pending_free: deque[Block] = deque()
         self.waiting: deque[Block] = deque()
-        self.workspace: weakref.ref[Workspace] | None = None
+        self.graph_results: set[int] = set()
         self.spares: dict[tuple, list[Any]] = {}
         self.launches: dict[Any, Any] = {}
         self.reasons: dict[Any, str] = {}
@@ -77,7 +73,6 @@ class StreamWorker:
         self._scratch: dict[int, Any] = {}
         self._taken: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
-        self._staging: Staging | None = None
         if name == "compute":
             lanes[device.ctx] = self
         self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
@@ -88,14 +83,7 @@ class StreamWorker:
         cuda = self.device.xp.cuda
         with cuda.Device(self.device.ordinal):
             made = Stream(cuda, cuda.Stream(non_blocking=True), self)
-        current.in_use.add(self.device.ordinal)
         return made
-
-    @property
-    def staging(self) -> Staging:
-        if self._staging is None:
-            self._staging = Staging(self.device.xp.cuda)
-        return self._staging
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -105,27 +93,10 @@ class StreamWorker:
         device.check()
         with self.busy:
             try:
-                if current.thread_state.lane is self:
+                with self.enter_scope():
                     self._run(task)
-                elif self._may_enter(task):
-                    self._enter_and_run(task)
-                else:
-                    current.ask(device, lambda: self._enter_and_run(task))
             except Exception as problem:
                 raise device.task_error(problem) from None
-
-    def _may_enter(self, task: Task) -> bool:
-        """True if this thread may make the lane's GPU current to run `task`. Always true for a
-        user's function: the function may push, and so wait for a lock that this thread holds."""
-        return (
-            scheduler.thread_state.pool is not None
-            or type(task) is FunctionTask
-            or current.is_in_use(self.device.xp.cuda)
-        )
-
-    def _enter_and_run(self, task: Task) -> None:
-        with self.enter_scope():
-            self._run(task)
 
     def _run(self, task: Task) -> None:
         if self.name == "compute" and task.callee is not None:
@@ -173,6 +144,8 @@ class StreamWorker:
             return False
         try:
             self._taken = self._prepare_issue(task, launches)
+        except Exception as problem:
+            raise self.device.task_error(problem) from None
         finally:
             if self._taken is None:
                 self.busy.release()
@@ -224,6 +197,15 @@ class StreamWorker:
             self.reasons[key] = found
         else:
             self.launches[key] = found
+
+    def allocate(self, spec: Any) -> Any:
+        """A new array on this stream, on any thread; MemoryError if memory is short."""
+        device, pool = self.device, self.device.pool
+        if pool.limit is not None and pool.live + spec.nbytes > pool.limit:
+            raise MemoryError(pool.explain(spec.nbytes))
+        with self.stream.handle:
+            memory = device.allocator.malloc(spec.nbytes)
+        return device.xp.ndarray(spec.shape, spec.dtype, memory)
 
     def scratch(self, number: int, nbytes: int) -> Any:
         """Memory for intermediate results, as bytes: the same for all programs of this lane, whose
@@ -321,7 +303,9 @@ class StreamWorker:
             for spares in self.spares.values():
                 spares.clear()
             # Launches are prepared again, in new scratch memory.
-            for key in [k for k, v in self.launches.items() if type(v) is Launches]:
-                self.launches.pop(key, None)
+            for launches in self.launches.values():
+                if launches.graphs is not None:
+                    launches.graphs.restart()
+            self.launches.clear()
             self._scratch.clear()
             self.spares.clear()

@@ -30,11 +30,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from d2lmini.base.scopes import contextmanager
-from d2lmini.cuda import current
 from d2lmini.engine.core import Var, lock
 
 #: The empty set of marks, shared by all StreamOrders without marks.
@@ -101,7 +100,7 @@ class StreamMark:
             return True
         self.close()
         runtime = self.stream.cuda.runtime
-        status = self.stream.call_cuda(lambda: runtime.eventQuery(self.event.ptr))
+        status = runtime.eventQuery(self.event.ptr)
         if status == _DONE:
             self.stream.passed = max(self.stream.passed, self.seq)
         elif status != _NOT_READY:
@@ -114,13 +113,12 @@ class StreamMark:
 
         The main thread queries the event again and again, so that Ctrl-C gets through, and sleeps
         in between for 10 us, or a thousandth of the time waited; other threads sleep in CUDA's own
-        wait. A thread whose current GPU is not in use queries as the main thread does (`current`).
+        wait.
         """
         if self.passed:
             return True
         self.close()
-        patient = deadline is None and threading.current_thread() is not threading.main_thread()
-        if patient and self.stream.may_call_cuda():
+        if deadline is None and threading.current_thread() is not threading.main_thread():
             self.event.synchronize()
             self.stream.passed = max(self.stream.passed, self.seq)
             return True
@@ -260,17 +258,6 @@ class Stream:
             self.watched = self.last
         return self.seq - self.passed <= most
 
-    def may_call_cuda(self) -> bool:
-        """True if this thread may query events without creating a context (`current`)."""
-        return current.is_in_use(self.cuda)
-
-    def call_cuda(self, question: Callable[[], int]) -> int:
-        """The result of a non-blocking CUDA query, on a thread that may call CUDA."""
-        if self.may_call_cuda():
-            return question()
-        assert self.device is not None
-        return current.ask(self.device, question)
-
     def mark(self) -> StreamMark:
         """A new mark behind all work so far; the stream's device is current."""
         self.close_open()
@@ -307,25 +294,14 @@ class Stream:
     def close(self, mark: StreamMark) -> None:
         """Record the event of an open mark of this stream; see `StreamMark.close`."""
 
-        def record() -> int:
-            with lock:
-                if mark.event is None:
-                    mark.seen = self.seen
-                    event = self._new_event()
-                    event.record(self.handle)
-                    mark.event = event
-                    if self.open is mark:
-                        self.open = None
-            return 0
-
-        ordinal = getattr(self.device, "ordinal", None)
-        if ordinal in (None, self.cuda.runtime.getDevice()):
-            record()
-        elif self.may_call_cuda():
-            with self.cuda.Device(ordinal):
-                record()
-        else:
-            current.ask(self.device, record)  # type: ignore[arg-type]
+        with self.cuda.Device(self.device.ordinal), lock:
+            if mark.event is None:
+                mark.seen = self.seen
+                event = self._new_event()
+                event.record(self.handle)
+                mark.event = event
+                if self.open is mark:
+                    self.open = None
 
     def begin(self, reads: Iterable[Var], writes: Iterable[Var]) -> None:
         """Make the work that will be put here come after its dependencies."""

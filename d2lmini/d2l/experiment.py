@@ -57,7 +57,7 @@ class Run:
 class Experiment(Panel):
     """`Experiment(f, size=(100, 2000), ...)`: a panel to try `f(size=..., ...)` with.
 
-    Each parameter is (low, high), (low, high, step) or a range: a slider; a list: a choice; True or
+    Each parameter is (low, high) or (low, high, step): a slider; a list: a choice; True or
     False: a switch; any other value: passed as it is. The initial value is the default of `f`, if
     it is among the values; else a slider starts in the middle, a choice at its first value.
     Parameters of `f` that are not named keep their defaults.
@@ -69,7 +69,7 @@ class Experiment(Panel):
 
     `f` returns one of the results in `experiment_results`. If `f` is a generator, the values that
     it yields are a curve. If `f` has a parameter `progress`, it is passed a function to report
-    progress: `progress(3, 10)`, or `for x in progress(xs)`. The run ends when everything that it
+    progress: `progress(3, 10)`. The run ends when everything that it
     has pushed is computed. `f` measures its own time: the first call of anything is slow, so warm
     up, or leave the timing to `d2l.compare`, which warms up.
 
@@ -114,7 +114,7 @@ class Experiment(Panel):
         value = self._f(**given, progress=job.progress) if own else self._f(**given)
         points: list[Any] = []
         if inspect.isgenerator(value):
-            value = _follow(value, points, job.step if own else lambda: job.progress(len(points)))
+            value = _follow(value, points, lambda: job.progress(len(points)))
         if value is None and not points:
             engine.waitall()
         elapsed_s = time.perf_counter() - job.begin_s

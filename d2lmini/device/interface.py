@@ -16,7 +16,7 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context
-from d2lmini.engine.lane_times import LaneTime
+from d2lmini.engine.scheduler import LaneTime
 
 if TYPE_CHECKING:
     from d2lmini.device.storage import Pool
@@ -65,7 +65,7 @@ class Device:
 
     def lane_times(self) -> dict[tuple[Context, str], LaneTime]:
         """The times of tasks on its lanes, where the device is simulated; see
-        `engine.lane_times`."""
+        `engine.scheduler`."""
         return {}
 
     def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:

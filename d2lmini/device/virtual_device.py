@@ -8,7 +8,7 @@ as they do on real GPUs.
 With `gflops=` a device computes in slow motion, too: an operation takes as long as a device of that
 speed would need for its FLOPs, and the worker sleeps for the rest. If the speed is low enough that
 the cores are idle most of the time, k devices scale on two cores as k GPUs do: overlap, imbalance
-and slow links have the effects that they have there. (`engine.lane_times` does the waiting; within
+and slow links have the effects that they have there. (`engine.scheduler` does the waiting; within
 `engine.stepped()` the same times pass on the virtual clock.)
 
 >>> from d2lmini import cpu, gpu, nd, virtual_gpus
@@ -51,7 +51,7 @@ from d2lmini.device import blas, devices
 from d2lmini.device.interface import Device
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task
-from d2lmini.engine.lane_times import LaneTime
+from d2lmini.engine.scheduler import LaneTime
 from d2lmini.engine.threaded import default_workers
 
 #: GB/s that PCI Express 3.0 with 16 lanes moves in one direction, about.

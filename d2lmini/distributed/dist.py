@@ -17,8 +17,7 @@ that is ready early waits. Arrays travel in buckets, because each message has a 
 of the buckets depends on shapes and dtypes alone, and so does their order: in a Trainer's step some
 travel later, during the next forward pass (`in_turns`).
 
-Gradients on GPUs are summed by NCCL if it is installed (in the add-on `cuda`), without copies to
-the host; otherwise they are copied through pinned memory.
+Gradients on GPUs are copied to the host, summed there, and copied back.
 
 MXNet's KVStore of this name keeps the weights on servers, to which gradients are pushed; summing
 them here follows Horovod (Sergeev and Del Balso, arXiv:1802.05799).
@@ -31,13 +30,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from d2lmini import addons, engine
+from d2lmini import engine
 from d2lmini.context import Context, cpu
-from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import Plan, world
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
-from d2lmini.kvstore.allreduce import Sum, keep
 from d2lmini.kvstore.local import Key, KVStore, Pairs
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
@@ -150,10 +147,9 @@ class DistKVStore(KVStore):
         outs = dict(self._pairs("pull", key, out))
         pairs = self._pairs("push", key, value)
         with engine.prioritized(priority):
-            by_nccl = self._sum_by_nccl(pairs, outs, in_turns)
-            self._sum([pair for pair in pairs if pair[0] not in by_nccl], outs, in_turns)
+            self._sum(pairs, outs, in_turns)
             for k, arrays in outs.items():
-                for x in arrays if k not in by_nccl else ():
+                for x in arrays:
                     if not _is_like(x, self._store[k]):
                         self._store[k].copyto(x)
 
@@ -196,33 +192,6 @@ class DistKVStore(KVStore):
                 bucket, [sources[i] for i in bucket.members], [targets[i] for i in bucket.members]
             )
         return sums
-
-    def _sum_by_nccl(
-        self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool
-    ) -> set[Key]:
-        """Push the sums that NCCL can compute over all processes' GPUs; returns their keys."""
-        nccl = addons.find("sum_over_processes", required=False)
-        found: dict[Key, tuple[list[NDArray], Any]] = {}
-        if nccl is not None and not any(throttle.current()):
-            for k, values in pairs[::-1]:
-                lane = nccl.lane_of(values, outs[k]) if k in outs else None
-                if lane is not None:
-                    found[k] = values, lane
-        over = {(*[x.context for x in values],) for values, _ in found.values()}
-        if len(over) != 1:
-            return set()  # no sums, or keys on different devices
-        keys = list(found)
-        plans = self._buckets(keys, [found[k][0][0] for k in keys], "sum up by NCCL")
-        for bucket in in_turns(plans) if alternating else plans:
-            some = [keys[i] for i in bucket.members]
-            sums = [Sum(found[k][0], outs[k]) for k in some]
-            nccl.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
-            for k in some:  # a value stays on the device of its sum
-                if self._store[k].context != outs[k][0].context:
-                    self._store[k] = self._store[k].copyto(outs[k][0].context)
-            keep([(outs[k][0], self._store[k]) for k in some])
-            self.buckets_sent += 1
-        return set(keys)
 
     def _value(self, key: Key) -> NDArray:
         """The value of `key`, moved to the CPU."""
@@ -284,16 +253,12 @@ class DistKVStore(KVStore):
 
     # -- the plan ----------------------------------------------------------------------------------
 
-    def _buckets(self, keys: list[Key], arrays: list[NDArray], way: str = "sum up") -> list[Bucket]:
-        """The arrays that travel together: neighbours of one dtype, up to a size. way: the kind of
-        exchange."""
-        known = (
-            *keys, *[x._spec for x in arrays], len(self.names), way, self.divisor
-        )  # fmt: skip
+    def _buckets(self, keys: list[Key], arrays: list[NDArray]) -> list[Bucket]:
+        """The arrays that travel together: neighbours of one dtype, up to a size."""
+        known = (*keys, *[x._spec for x in arrays], len(self.names), self.divisor)
         if known not in self._plans:
             specs = [x._spec for x in arrays]
-            if self.divisor is not None:
-                way = f"{way} for step({self.divisor:g})"
+            way = "sum up" if self.divisor is None else f"sum up for step({self.divisor:g})"
             described = self._describe(keys, [operand(x) for x in arrays])
             self._plans[known] = [
                 Bucket(some, (way, *(described[i] for i in some)))

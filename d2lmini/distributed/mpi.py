@@ -126,12 +126,6 @@ class World:
         """Write the shares of all processes into `whole`, in the order of ranks."""
         self._move(self._comm.Iallgather, share, whole, share.nbytes * (self.size - 1))
 
-    def meet(self, make: Callable[[], Any], count: int) -> tuple[Any, int, int]:
-        """The result of rank 0's `make`; the sum of `count` over lower ranks, and over all."""
-        made = self._comm.bcast(make() if self.rank == 0 else None)
-        counts = self._comm.allgather(count)
-        return made, sum(counts[: self.rank]), sum(counts)
-
     def broadcast(self, arrays: Sequence[np.ndarray]) -> None:
         """Every array becomes that of rank 0."""
         for x in arrays:

@@ -212,13 +212,3 @@ def draw_frame(
 def shorten(text: str, most: int = 40) -> str:
     """The text, shortened with a sign of omission if necessary."""
     return text if len(text) <= most else text[: most - 1].rstrip(", ") + "…"
-
-
-def break_lines(text: str, width: float, letter: float = 6.2) -> list[str]:
-    """Split the text between words into lines that fit the width."""
-    lines = [""]
-    for word in text.split(" "):
-        if letter * (len(lines[-1]) + len(word)) > width:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return [line for line in lines if line]

@@ -10,12 +10,11 @@
 
 Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
-`with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`,
-`rendezvous`, `failure`, `scheduler`, `engine` (waits, counts), `threaded` (the threads), `naive`,
-`lane_times` (lanes of simulated devices), `thread_clock` (CPU time), `schedule` (which operation is
-next), `stepped_engine` (a virtual clock; then `stepped_records`,
-`stepped_view`), `order` (dependencies of recorded operations), `simulation` (recorded operations by
-the same rules), `pending` (what is queued, and how it is cancelled).
+`with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `failure`,
+`scheduler` (the life of a task), `engine` (waits, counts, the serial engine), `threaded` (the
+threads), `thread_clock` (CPU time), `schedule` (a virtual clock), `stepped_engine` (real tasks on
+it), `simulation` (recorded operations on it), `order` (dependencies of recorded operations),
+`pending` (what is queued, and how it is cancelled).
 
 `engine.inline_below` (microseconds) controls inline execution: operations predicted to be shorter
 run on the thread that issues them, because handing them to a worker would cost more; 0 turns
@@ -32,21 +31,18 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from d2lmini.base import MXNetError, environment, forks, instrument
 from d2lmini.base.scopes import Undo, contextmanager, scope, swap
 from d2lmini.context import Context
 from d2lmini.engine import core, handlers, pending, signals
 from d2lmini.engine.core import FunctionTask, Task, Var
-from d2lmini.engine.engine import Engine, Stats
+from d2lmini.engine.engine import Engine, NaiveEngine, Stats
 from d2lmini.engine.failure import OutOfMemoryError
-from d2lmini.engine.naive import NaiveEngine
 from d2lmini.engine.scheduler import thread_state
+from d2lmini.engine.stepped_engine import SteppedEngine
 from d2lmini.engine.threaded import ThreadedEngine
-
-if TYPE_CHECKING:  # the stepped engine is imported at its first use
-    from d2lmini.engine.stepped_engine import SteppedEngine
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",
@@ -56,20 +52,13 @@ __all__ = [
 ]  # fmt: skip
 
 
+_KINDS = {"threaded": ThreadedEngine, "naive": NaiveEngine, "stepped": SteppedEngine}
+
+
 def _make(kind: str, **options: Any) -> Engine:
-    if kind == "threaded":
-        return ThreadedEngine(**options)
-    if kind == "naive":
-        return NaiveEngine(**options)
-    if kind == "stepped":
-        return _stepped_engine()(**options)
-    raise ValueError(f"engine {kind!r} is unknown; choose 'threaded', 'naive' or 'stepped'")
-
-
-def _stepped_engine() -> type[SteppedEngine]:
-    from d2lmini.engine.stepped_engine import SteppedEngine
-
-    return SteppedEngine
+    if kind not in _KINDS:
+        raise ValueError(f"engine {kind!r} is unknown; choose 'threaded', 'naive' or 'stepped'")
+    return _KINDS[kind](**options)
 
 
 def _from_environment() -> Engine:
@@ -237,10 +226,6 @@ class _Module(types.ModuleType):
     @inline_below.setter
     def inline_below(self, microseconds: float) -> None:
         current.inline_below = float(microseconds)
-
-    @property
-    def SteppedEngine(self) -> type[SteppedEngine]:
-        return _stepped_engine()
 
 
 sys.modules[__name__].__class__ = _Module

@@ -156,8 +156,6 @@ class Task:
         self.waits = 0
 
     lane = "compute"
-    #: True for a rendezvous that is queued while parts of it are missing (see `rendezvous`).
-    open = False
     #: Ctrl-C waits until the task has run on the caller's thread. False if it may never end.
     defers = False
     #: If the task fails while it runs, do the arrays it changes in place keep their values?
@@ -354,12 +352,6 @@ def withdraw(task: Task) -> list[Task]:
     return ready
 
 
-def leave(task: Task, var: Var) -> None:
-    """Remove `task` from the queue of `var` if it does not hold `var`."""
-    if not holds(task, var):
-        var.queue = deque(entry for entry in var.queue if entry[0] is not task)
-
-
 def mend(variables: Iterable[Var]) -> list[Task]:
     """Finish what an interrupted transition left half done on `variables`; returns the tasks there
     that hold all they need. The Vars say who holds and who waits; the counts are made anew."""
@@ -371,8 +363,7 @@ def mend(variables: Iterable[Var]) -> list[Task]:
             var.readers, (task for task, _ in var.queue), (var.writer,) if var.writer else ()
         )
     for task in tasks:
-        if not task.open:
-            task.waits = count_missing(task)
+        task.waits = count_missing(task)
     for var in variables:
         if var.queue and var.writer is None:
             _pass_on(var, [])

@@ -1,4 +1,5 @@
-"""An engine's interface: waits, counts, bounds, cancelling. The engines add the threads that run.
+"""An engine's interface: waits, counts, bounds, cancelling; and the serial engine. The other
+engines add the threads that run.
 
 Every wait passes through `Engine._wait`, so that no wait stays hidden.
 
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
@@ -25,7 +27,6 @@ from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, join_summaries
-from d2lmini.engine.rendezvous import StallDetector, at_rest
 from d2lmini.engine.scheduler import Scheduler, interrupts, open_all, thread_state
 
 # Windows delivers Ctrl-C only between waits. Elsewhere Ctrl-C interrupts a wait, unless it came in
@@ -155,7 +156,7 @@ class Engine(Scheduler):
         if self.budget.limit is None:
             self.budget.limit = default_limit()
         with self.lock:
-            admitted = self.budget.admits(task) or at_rest(self)
+            admitted = self.budget.admits(task)
         if not admitted:
             self.budget.paused += 1
             self._wait("backpressure", None, lambda: self._stand_for_room(task))
@@ -296,20 +297,15 @@ class Engine(Scheduler):
         while True:
             with core.lock:
                 self.budget.drain()
-                if self.budget.admits(task) or at_rest(self):
+                if self.budget.admits(task):
                     return
                 opened = _make_shut_lock(self.room_locks)
             self._work_off()
-            block(opened, StallDetector(self).until(None))
+            block(opened)
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
-        """`block`; while there are rendezvous, end them if waiting is in vain."""
-        watch = StallDetector(self)
-        while not block(lock, soon := watch.until(deadline)):
-            if soon == deadline:
-                return False
-            watch.look()
-        return True
+        """`block`; an engine without threads of its own runs tasks meanwhile."""
+        return block(lock, deadline)
 
     # -- counts, bounds, ends ---------------------------------------------------------------------
 
@@ -401,8 +397,55 @@ class Engine(Scheduler):
             assert var.writer is None or var.writer in in_line, "a writer is not pending"
         for task in in_line:
             missing = core.count_missing(task)
-            assert task.open or task.waits == missing, "I4: a wrong count of Vars not granted"
+            assert task.waits == missing, "I4: a wrong count of Vars not granted"
         assert self.running <= self.pending, "I6: a running task is not pending"
+
+
+class NaiveEngine(Engine):
+    """The serial engine: every task runs at its push, on the caller's thread, in program order. A
+    task pushed by a task runs after it.
+
+    Same interface, same rules, same results to the bit; nothing overlaps. The tests use it as their
+    oracle and readers as their debugger: a breakpoint or a traceback is at the line that issued the
+    work. Errors are still raised by waits, as on the other engines.
+    """
+
+    kind = "naive"
+
+    def __init__(self, limit: int | None = None):
+        super().__init__(0.0, limit)
+
+    def _begin_anew(self) -> None:
+        super()._begin_anew()
+        self._ready: deque[Task] = deque()
+        self._serial = threading.RLock()
+
+    def push(self, task: Task) -> None:
+        if self._is_for_later(task):
+            return
+        task.site = task.site or callsite.find()
+        task.prepare()
+        with self._serial:
+            self._enter(task)
+            self._work_off()
+
+    def _work_off(self) -> None:
+        with self._serial:
+            self._run_ready()
+
+    def _run_ready(self) -> None:
+        while self._ready and not self.running:
+            task = self._ready[0]
+            if task in self.pending:
+                self._run_here(task)
+            if self._ready and self._ready[0] is task:
+                self._ready.popleft()
+
+    def _hand_out(self, task: Task) -> None:
+        self._ready.append(task)
+
+    def _dispatched(self) -> set[Task]:
+        return set(self._ready)
 
 
 def _interrupt() -> None:

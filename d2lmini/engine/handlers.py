@@ -45,10 +45,9 @@ PATIENCE_S = 5.0
 #: Functions that read or change several things which belong together, by module.
 WHOLE = {
     "autograd.backward_pass": ("backward", "grad"),
-    "engine.naive": ("_work_off",),
     "engine.stepped_engine": ("_step",),
     "engine.threaded": ("_work_off",),
-    "engine.engine": ("_let_go",),
+    "engine.engine": ("_let_go", "_work_off"),
     "gluon.block": ("initialize", "cast", "save_parameters", "load_parameters"),
     "gluon.checkpoint": ("save", "restore"),
     "gluon.parameter_dict": ("initialize", "reset_ctx", "save", "load_dict"),
@@ -65,21 +64,21 @@ class _Handler(partial):
 
 def run_between_steps(handler: Callable[[int, Any], object], number: int, frame: Any) -> None:
     """Call the handler of signal `number`, now or later (see the module's first page)."""
-    gate, engines = thread_state.task, living(Engine.alive)
+    gate = thread_state.task
     first = _since.get(number, time.monotonic())
-    if _is_busy(gate, engines) and time.monotonic() - first < PATIENCE_S:
+    if _is_busy(gate) and time.monotonic() - first < PATIENCE_S:
         _try_again(number)
         return
     if _since.pop(number, None) and not (_since or signals.noted):
         instrument.keep_apart(False)
-    for engine in engines:
+    for engine in living(Engine.alive):
         if gate in engine.gates and gate.waits:
             engine.step_aside(gate, lambda: handler(number, frame))
             return
     handler(number, frame)
 
 
-def _is_busy(gate: Any, engines: list[Engine]) -> bool:
+def _is_busy(gate: Any) -> bool:
     """True if the main thread is in the middle of something; `gate` is its task or its wait."""
     locks = [*signals.locks, *([recorder.lock] if (recorder := Scheduler.recorder) else ())]
     blocked = isinstance(gate, WaitRequest) and gate.waits
@@ -87,8 +86,6 @@ def _is_busy(gate: Any, engines: list[Engine]) -> bool:
         any(lock._is_owned() for lock in locks)
         or forks.is_guarded()
         or (gate is not None and not blocked)
-        # A handler must not wait for the parts that the program will supply.
-        or any(task.open for engine in engines for task in list(engine.rendezvous))
         or _is_within_whole(sys._getframe(2))
     )
 

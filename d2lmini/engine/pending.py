@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from d2lmini.base import callsite
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var, WaitRequest
-from d2lmini.engine.rendezvous import Rendezvous
 
 if TYPE_CHECKING:
     from d2lmini.engine.scheduler import Scheduler
@@ -42,7 +41,7 @@ def explain(var: Var) -> str:
 
 def _describe_wait(task: Task) -> str:
     waits = f", waiting for {task.waits} more" if task.waits else ""
-    return describe(task, ", more may join it" if task.open else waits)
+    return describe(task, waits)
 
 
 def describe_work(engine: Scheduler) -> str:
@@ -79,7 +78,5 @@ def drop_cancelled(engine: Scheduler) -> list[Task]:
     ready: list[Task] = []
     for task in dropped:
         engine._settle(task, task.cancelled, False)
-        if isinstance(task, Rendezvous):
-            task.open = False  # it accepts no more parts
         ready += core.withdraw(task)
     return [task for task in ready if task in engine.pending or isinstance(task, WaitRequest)]

@@ -1,35 +1,25 @@
-"""Which operation begins or ends next: the scheduling rule, without tasks, Vars or a clock.
+"""The virtual clock, and which operation begins or ends next: without tasks, Vars or data.
 
 Every place has workers and a queue of ready operations, by priority, then by number. An operation
 begins when a worker of its place is idle; the one that ends first ends first. The stepped engine
-keeps its real tasks to this rule, `simulation` keeps recorded ones. A policy of the stepped engine
-picks one of the steps that are possible:
-
-    InOrder     as the threaded engine would, if its workers kept to the predicted times
-    Seeded      any legal order, at random: each task that can begin or end is equally likely. A
-                late end means that the operation took longer than predicted
-    ListOrder   one task at a time, in the order of a given list of numbers
-
-A choice depends only on what has happened: step k of a seed is drawn from (seed, k).
+keeps its real tasks to this rule, `simulation` keeps recorded ones.
 
 >>> from types import SimpleNamespace as Made
 >>> schedule = Schedule(lambda operation: ["cpu 1"])
 >>> for number in (1, 2):
 ...     schedule.make_ready(Made(number=number, place="cpu", priority=number, worker=""))
->>> first = schedule.next_to_begin()
->>> first.number, schedule.begin(first)
-(2, 'cpu 1')
->>> schedule.next_to_begin() is None              # the worker is busy
+>>> first, begins = schedule.next()
+>>> first.number, begins, schedule.begin(first)
+(2, True, 'cpu 1')
+>>> schedule.next() is None                       # the worker is busy
 True
 """
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from heapq import merge
-from operator import itemgetter
 from typing import Any, Protocol
 
 
@@ -50,8 +40,6 @@ Entry = tuple[int, int, Any]
 
 #: An operation, and whether it begins; else it ends.
 Step = tuple[Any, bool]
-
-_operation = itemgetter(2)
 
 
 class Place:
@@ -75,8 +63,9 @@ class Place:
 
 
 class Schedule:
-    """The queues and the running operations of all places.
+    """The clock, the queues and the running operations of all places.
 
+    now     the clock, in any one unit
     places  by name
     ends    running operations: when they end
     """
@@ -84,6 +73,7 @@ class Schedule:
     def __init__(self, workers_of: Callable[[Any], Sequence[str]]):
         """`workers_of`: operation -> the names of the workers of its place."""
         self._workers_of = workers_of
+        self.now: Any = 0
         self.places: dict[str, Place] = {}
         self.ends: dict[Any, float] = {}
 
@@ -96,37 +86,27 @@ class Schedule:
 
     # -- what can happen ---------------------------------------------------------------------------
 
-    def waiting_to_begin(self) -> Iterator[Any]:
+    def list_ready(self) -> list[Any]:
         """The ready operations, by priority and age."""
-        return map(_operation, merge(*[place.ready for place in self.places.values()]))
-
-    def able_to_begin(self) -> list[Any]:
-        """The ready operations for which a worker is idle, by priority and age."""
-        queues = [place.ready for place in self.places.values() if place.is_idle]
+        queues = [place.ready for place in self.places.values()]
         return [operation for _, _, operation in merge(*queues)]
 
-    def able_to_end(self) -> list[Any]:
-        """The running operations, the first to end first."""
-        return sorted(self.ends, key=self._end_of)
+    def able(self) -> list[Step]:
+        """All possible steps: an operation can begin if a worker is idle, by priority and age; one
+        that runs can end, the first to end first."""
+        begins = [(x, True) for x in self.list_ready() if self.place_of(x).is_idle]
+        return begins + [(x, False) for x in sorted(self.ends, key=self._end_of)]
 
-    def next_to_begin(self) -> Any:
-        """The first of `able_to_begin`; None: none can."""
+    def next(self) -> Step | None:
+        """The first of `able`, the default order; None: nothing can happen. An operation that can
+        begin does so at once; then the earliest end comes."""
         best: Entry | None = None
         for place in self.places.values():
             if place.ready and place.is_idle and (best is None or place.ready[0] < best):
                 best = place.ready[0]
-        return None if best is None else best[2]
-
-    def next_to_end(self) -> Any:
-        """The first of `able_to_end`; None: none runs."""
-        return min(self.ends, key=self._end_of, default=None)
-
-    def next(self) -> Step | None:
-        """The default order: (operation, does it begin?); None: nothing can happen. An operation
-        that can begin does so at once; then the earliest end comes."""
-        if (begins := self.next_to_begin()) is not None:
-            return begins, True
-        ends = self.next_to_end()
+        if best is not None:
+            return best[2], True
+        ends = min(self.ends, key=self._end_of, default=None)
         return None if ends is None else (ends, False)
 
     def _end_of(self, operation: Schedulable) -> tuple[float, int]:
@@ -138,12 +118,6 @@ class Schedule:
         """Put an operation into the queue of its place."""
         insort(self.place_of(operation).ready, _entry(operation))
 
-    def is_ready(self, operation: Schedulable) -> bool:
-        """Is the operation in the queue of its place?"""
-        ready, entry = self.place_of(operation).ready, _entry(operation)
-        at = bisect_left(ready, entry)
-        return at < len(ready) and ready[at] == entry
-
     def withdraw(self, operation: Schedulable) -> None:
         """Take an operation out of the queue."""
         ready = self.place_of(operation).ready
@@ -151,69 +125,21 @@ class Schedule:
 
     def begin(self, operation: Schedulable) -> str:
         """A worker takes a ready operation; returns the worker. When it ends is for `ends`."""
+        self.withdraw(operation)
         place = self.place_of(operation)
-        del place.ready[bisect_left(place.ready, _entry(operation))]
         # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
         operation.worker = place.idle_worker()
         place.busy.add(operation.worker)
         return operation.worker
 
+    def go_to_end(self, operation: Schedulable) -> None:
+        """The clock goes on to the end of a running operation, unless it is later already."""
+        self.now = max(self.now, self.ends[operation])
+
     def end(self, operation: Schedulable) -> None:
         """The worker of an operation is idle again. Idempotent."""
         self.ends.pop(operation, None)
         self.place_of(operation).busy.discard(operation.worker)
-
-
-class InOrder:
-    """The order of a threaded engine that keeps to the predicted times."""
-
-    def next(self, engine: Any) -> Step | None:
-        """The next step of the stepped engine; None if nothing can happen."""
-        return engine.schedule.next()
-
-    def steps_before_push(self, engine: Any) -> int:
-        """How many steps come before the next push."""
-        return 0
-
-
-class Seeded(InOrder):
-    """A random legal order, all choices equally likely; the same for the same seed. `mingled`: some
-    steps come before a push."""
-
-    def __init__(self, seed: int, mingled: bool):
-        self.seed = seed
-        self.mingled = mingled
-
-    def next(self, engine: Any) -> Step | None:
-        schedule = engine.schedule
-        steps = [(operation, True) for operation in schedule.able_to_begin()]
-        steps += [(operation, False) for operation in schedule.able_to_end()]
-        return steps[self._draw(f"step {engine.steps}", len(steps))] if steps else None
-
-    def steps_before_push(self, engine: Any) -> int:
-        return (0, 0, 1, 2, 3)[self._draw(f"push {engine.pushed}", 5)] if self.mingled else 0
-
-    def _draw(self, what: str, n: int) -> int:
-        return random.Random(f"{self.seed}, {what}").randrange(n)
-
-
-class ListOrder(InOrder):
-    """One task at a time, in the order of a list of numbers; then the others by age."""
-
-    def __init__(self, order: Iterable[int]):
-        self.place = {number: place for place, number in enumerate(order)}
-
-    def next(self, engine: Any) -> Step | None:
-        schedule = engine.schedule
-        if (running := schedule.next_to_end()) is not None:
-            return running, False
-        last = len(self.place)
-        first = min(
-            schedule.waiting_to_begin(),
-            key=lambda ready: (self.place.get(ready.number, last), ready.number),
-            default=None,
-        )
-        return None if first is None else (first, True)
 
 
 def _entry(operation: Schedulable) -> Entry:

@@ -26,8 +26,6 @@ from d2lmini.engine import core, signals
 from d2lmini.engine.budget import Budget
 from d2lmini.engine.core import Task, Var, WaitRequest
 from d2lmini.engine.failure import Failure, Report, Reports, WriteSkipped
-from d2lmini.engine.lane_times import find_lane_time, sleep_until
-from d2lmini.engine.rendezvous import Rendezvous, at_rest
 
 
 class _ThreadState(threading.local):
@@ -58,7 +56,6 @@ class Scheduler:
     pending     tasks that were pushed and are not complete
     running     those of them that have begun
     gates       the waits that are queued for a Var now
-    rendezvous  those that have not run, perhaps some that have (`rendezvous.at_rest` removes them)
     idle_locks  each blocks a wait for everything
     room_locks  each blocks a push for which too much is pending
     """
@@ -95,7 +92,6 @@ class Scheduler:
         self.pending: set[Task] = set()
         self.running: set[Task] = set()
         self.gates: set[WaitRequest] = set()
-        self.rendezvous: set[Rendezvous] = set()
         self.idle_locks: list[threading.Lock] = []
         self.room_locks: list[threading.Lock] = []
         self.reports = Reports()
@@ -176,7 +172,7 @@ class Scheduler:
         """Claim the Vars of `task` and dispatch it if it is ready. False if `bounded` and the task
         would pass the bound on pending bytes."""
         with self.lock:
-            if bounded and not (self.budget.admits(task) or at_rest(self)):
+            if bounded and not self.budget.admits(task):
                 return False
             self._claim(task)
         if self._late:
@@ -339,7 +335,7 @@ class Scheduler:
         else:
             begin_ns = time.perf_counter_ns()
             task.run()
-            sleep_until(begin_ns + 1000 * (lane_time(task) or 0.0))
+            _sleep_until(begin_ns + 1000 * (lane_time(task) or 0.0))
 
     def missing(self, task: Task) -> Failure | None:
         """The failure for which `task` must be skipped, if a value that it reads is missing."""
@@ -436,6 +432,40 @@ class Scheduler:
                 self.reports.add(error, task.seq, keep=False)
             for var in kept:
                 var.error = error
+
+
+# -- simulated lanes -------------------------------------------------------------------------------
+#
+# A simulated device (`d2lmini.virtual_gpus`) computes on the cores of this machine, but its tasks
+# shall take as long as on the hardware that it stands for. So each of its lanes may have a function
+# that gives the time of a task. After a task has run, the worker of the lane sleeps until that time
+# has passed; other lanes continue meanwhile. A task that really takes longer is not delayed
+# further. The stepped engine does not sleep: the same times pass on its virtual clock. The engine
+# knows the lanes, the devices (one floor up) know the rates: `worker_pools.install`.
+
+#: The microseconds that a task takes on its lane, at least; None: not known.
+LaneTime = Callable[[Task], float | None]
+
+#: (context, lane) -> its function; other lanes take the time they take.
+lane_times: dict[tuple[Context, str], LaneTime] = {}
+
+#: `time.sleep` returns up to about 0.1 ms late, so a worker wakes that much earlier.
+_LATE_NS = 100_000
+
+
+def find_lane_time(task: Task) -> LaneTime | None:
+    """The function of the task's lane; None for a lane that is not simulated."""
+    return None if task.ctx.is_cpu else lane_times.get((task.ctx, task.lane))
+
+
+def _sleep_until(end_ns: float) -> None:
+    """Block this thread until `time.perf_counter_ns()` is `end_ns`, or return at once if that is
+    past. The thread sleeps, but for the last 0.1 ms, in which it lets other threads run."""
+    left_ns = end_ns - time.perf_counter_ns()
+    if left_ns > _LATE_NS:
+        time.sleep((left_ns - _LATE_NS) / 1e9)
+    while time.perf_counter_ns() < end_ns:
+        time.sleep(0)
 
 
 def open_all(locks: list[threading.Lock]) -> None:

@@ -115,9 +115,8 @@ class ProgramThread:
 
 
 class Simulation:
-    """One run of a program.
+    """One run of a program, on the clock of its `schedule`.
 
-    now      the clock
     issued   the jobs that were pushed, in that order
     waits    (wait, thread, operations pushed before, begin, end); a back-pressure pause has wait
              None
@@ -141,7 +140,6 @@ class Simulation:
         self.bound = bound
         self.issued: list[SimulatedTask] = []
         self.waits: list[tuple[Any, str, int, Any, Any]] = []
-        self.now: Any = 0
         self.ended: Any = 0
         self.left: Any = 0
         self.pending = 0
@@ -167,7 +165,7 @@ class Simulation:
             elif self.shared and self._find_helpers():
                 continue
             elif events and (job is None or events[0][0] <= schedule.ends[job]):
-                self.now = events[0][0]
+                schedule.now = events[0][0]
             elif job is not None:
                 self.end(job)
             elif self.room_waits:  # only later steps could end the pause: let the push proceed
@@ -178,7 +176,7 @@ class Simulation:
     def settle(self) -> None:
         """The program goes on until its next step takes time or waits."""
         events = self.events
-        while events and events[0][0] <= self.now:
+        while events and events[0][0] <= self.schedule.now:
             _, _, happens, to = heapq.heappop(events)
             happens(to)
 
@@ -202,15 +200,15 @@ class Simulation:
                 self.room_waits.append(thread)
                 return
             if thread.since >= 0:
-                self._end_wait(thread, None, self.now)
+                self._end_wait(thread, None, self.schedule.now)
             self._go_on(thread, self._issue(job))
             return
         self._stop(thread)
         if step.wait is None:
-            self.left = self.now
+            self.left = self.schedule.now
         for number in step.jobs or ():
             job = self.jobs[number - 1]
-            if job.ended < 0 or job.ended > self.now:
+            if job.ended < 0 or job.ended > self.schedule.now:
                 thread.missing += 1
                 job.waiting.append(thread)
         if step.jobs is None and self.pending:
@@ -220,12 +218,12 @@ class Simulation:
 
     def _stop(self, thread: ProgramThread) -> None:
         if thread.since < 0:
-            thread.since, thread.pushed = self.now, len(self.issued)
+            thread.since, thread.pushed = self.schedule.now, len(self.issued)
 
     def _resume(self, thread: ProgramThread) -> None:
         """What the thread waits for is done."""
         step = thread.steps[thread.at]
-        end = self.now + step.after
+        end = self.schedule.now + step.after
         self._end_wait(thread, step.wait, end, recorded=step.wait is not None)
         self._go_on(thread, end)
 
@@ -250,24 +248,24 @@ class Simulation:
 
     def _issue(self, job: SimulatedTask) -> Any:
         """Push `job`; returns the time at which the thread is done."""
-        job.pushed = self.now
+        job.pushed = self.schedule.now
         self.issued.append(job)
         self.pending += 1
         self.weight += job.weight
         if job.missing:
-            return self.now
-        job.ready = self.now
+            return self.schedule.now
+        job.ready = self.schedule.now
         if job.inline:
-            job.began = self.now + job.hand_over
+            job.began = self.schedule.now + job.hand_over
             self._at(job.began + job.run, self._finish, job)
             return job.began + job.run
         self.schedule.make_ready(job)
-        return self.now
+        return self.schedule.now
 
     def begin(self, job: SimulatedTask) -> None:
         """An idle worker takes a ready job."""
         self.schedule.begin(job)
-        job.began = self.now + job.hand_over
+        job.began = self.schedule.now + job.hand_over
         for after, child in job.children:
             self._at(job.began + after, self._issue, child)
         if job.share is None:
@@ -277,12 +275,12 @@ class Simulation:
 
     def end(self, job: SimulatedTask) -> None:
         """A running job ends: at its time, or now if the clock is later."""
-        self.now = max(self.now, self.schedule.ends[job])
+        self.schedule.go_to_end(job)
         self._finish(job)
 
     def _finish(self, job: SimulatedTask) -> None:
-        job.ended = self.now
-        self.ended = max(self.ended, self.now)
+        job.ended = self.schedule.now
+        self.ended = max(self.ended, self.schedule.now)
         self.pending -= 1
         self.weight -= job.weight
         if job.worker:
@@ -290,7 +288,7 @@ class Simulation:
         for successor in job.holds_up:
             successor.missing -= 1
             if not successor.missing and successor.pushed >= 0:
-                successor.ready = self.now
+                successor.ready = self.schedule.now
                 self.schedule.make_ready(successor)
         for thread in job.waiting:
             thread.missing -= 1
@@ -312,7 +310,7 @@ class Simulation:
         share = job.share
         assert share is not None
         if not share.late and not self.schedule.place_of(job).is_idle:
-            self._at(self.now + round(share.piece * share.pieces), self._finish, job)
+            self._at(self.schedule.now + round(share.piece * share.pieces), self._finish, job)
             return
         self.shared.append(job)
         self._take((job, job.worker))
@@ -328,7 +326,7 @@ class Simulation:
                 asked = True
                 helper = place.idle_worker()
                 place.busy.add(helper)
-                self._at(self.now + job.hand_over, self._take, (job, helper))
+                self._at(self.schedule.now + job.hand_over, self._take, (job, helper))
         return asked
 
     def _take(self, who: tuple[SimulatedTask, str]) -> None:
@@ -339,7 +337,7 @@ class Simulation:
             job.taken += 1
             if job.taken == job.share.pieces:
                 self.shared.remove(job)
-            self._at(self.now + round(job.share.piece), self._end_piece, who)
+            self._at(self.schedule.now + round(job.share.piece), self._end_piece, who)
         elif worker != job.worker:
             self.schedule.place_of(job).busy.discard(worker)
 

@@ -6,13 +6,11 @@
 ...     b = a * 2
 ...     c = a * 3
 ...     a += 1
-...     s.name(a=a, b=b, c=c)
-...     print(s.run_to(3))               # nothing has run before this line
-...     print(s.who_waits_for_whom())
+...     for _ in range(4):               # nothing has run before this line
+...         event = s.step()
+...     print(event)
 ...     print(s)
 20 us: cpu 2 begins 3 _mul_scalar
-4 _plus_scalar waits to write a, which 2 _mul_scalar reads
-4 _plus_scalar waits to write a, which 3 _mul_scalar reads
 20 us: 1 done, 2 running, 1 waiting
 1 _ones         done     cpu 1  0 to 20 us
 2 _mul_scalar   running  cpu 1  since 20 us
@@ -23,11 +21,11 @@ A push queues. A step begins or ends one operation: the operation computes when 
 thread that steps, and releases its Vars when it ends, after its predicted duration (`times=`) on
 the virtual clock. A wait of the program steps as far as it needs, and so does a line that asks
 again and again whether work is pending; the end of the scope steps to the end. `core` decides which
-operations are ready, as on the other engines; `schedule` which of them can begin on an idle worker,
-or end, and its policy picks one of these.
+operations are ready, as on the other engines; `schedule` has the clock, and decides which of them
+can begin on an idle worker, or end.
 
 An operation runs once, so there is no way back: to see another order, run the program anew, with
-another `seed=` or with `order=`.
+another `seed=`.
 
 Instruments hear the same events as on every engine. `profile()` within the scope takes its times
 from the virtual clock, so a timeline, an account or a replay shows virtual time.
@@ -35,35 +33,94 @@ from the virtual clock, so a timeline, an account or a replay shows virtual time
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Iterable
-from math import inf
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.engine import signals, worker_pools
-from d2lmini.engine.core import Task
-from d2lmini.engine.engine import block
+from d2lmini.engine.core import Task, Var
+from d2lmini.engine.engine import Engine, block
 from d2lmini.engine.failure import Failure
-from d2lmini.engine.rendezvous import StallDetector
-from d2lmini.engine.schedule import InOrder, ListOrder, Schedule, Seeded
-from d2lmini.engine.scheduler import thread_state
-from d2lmini.engine.stepped_records import LogEntry, SteppedOperation, Times, duration_of
-from d2lmini.engine.stepped_view import View
+from d2lmini.engine.operation import Operation
+from d2lmini.engine.schedule import Schedule, Step
+from d2lmini.engine.scheduler import find_lane_time, thread_state
+from d2lmini.engine.worker_pools import WIRE
+
+#: Duration in microseconds of an operation whose run time is not predicted.
+UNKNOWN_US = 100.0
+#: Bytes that a link moves in a microsecond: about PCI Express 3.0 x16.
+LINK_BYTES_PER_US = 12e3
+
+#: Run times in microseconds: one for all, by name, or a function of the task; None: as predicted.
+Times = float | Mapping[str, float] | Callable[[Task], float] | None
 
 
-class SteppedEngine(View):
+class LogEntry(NamedTuple):
+    """One line of the log.
+
+    kind      "push", "begin" or "end"
+    number    of the operation, in program order
+    name      of the operation
+    worker    that runs the operation; "" for a push
+    time_us   on the virtual clock
+    """
+
+    kind: str
+    number: int
+    name: str
+    worker: str
+    time_us: float
+
+    def __str__(self) -> str:
+        who = "the program pushes" if self.kind == "push" else f"{self.worker} {self.kind}s"
+        return f"{self.time_us:g} us: {who} {self.number} {self.name}"
+
+
+class SteppedOperation(Operation):
+    """An operation of the stepped engine; its times are those of the virtual clock. Its status is
+    waiting, ready, running, done, failed or skipped."""
+
+    __slots__ = ("status",)
+
+    def __init__(
+        self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int
+    ):
+        self.number = task.seq
+        self.name = task.name
+        # Copies within the CPU run on its compute workers.
+        self.ctx = task.ctx
+        self.lane = "compute" if task.ctx.is_cpu and task.lane != WIRE else task.lane
+        self.worker = ""
+        self.thread = threading.current_thread().name
+        self.site = task.site
+        self.priority, self.predicted_us = task.priority, task.predicted_us
+        self.reads, self.writes = reads, writes
+        self.pushed_ns = now_ns
+        self.ready_ns = self.began_ns = self.ended_ns = 0
+        self.failure = None
+        self.footprint = task.footprint()
+        self.status = "waiting"
+        self.by = by
+
+
+class SteppedEngine(Engine):
     """Runs one operation at a time, under the caller's control.
 
-    seed      choose a random legal order; the same seed gives the same trace
-    mingled   with a seed: also take random steps before each push, as if workers did not wait for
-              the program
+    seed      choose a random legal order, in which operations also begin and end before a push, as
+              if workers did not wait for the program; the same seed gives the same trace
     workers   of the CPU, on the virtual clock; devices have the workers of their lanes
     times     microseconds of all operations, {name: microseconds}, or a function of the task;
               default: the times of a simulated device; else as predicted (`predicted_us`),
               100 if not predicted
-    order     numbers of operations: run one at a time, always the first in the list that can run
 
-    ValueError for less than one worker, seed with order, mingled without seed.
+    log         what happened, in order
+    operations  the pushed operations, by number
+    numbers     of the Vars, in the order of their first use
+    steps       number of begins and ends
     """
 
     kind = "stepped"
@@ -75,32 +132,41 @@ class SteppedEngine(View):
         seed: int | None = None,
         workers: int = 2,
         times: Times = None,
-        order: Iterable[int] | None = None,
-        mingled: bool = False,
         limit: int | None = None,
     ):
         if not isinstance(workers, int) or workers < 1:
             raise ValueError(f"engine.stepped: workers is 1 or more, got {workers!r}")
         self._size = workers
-        if (mingled and seed is None) or (order is not None and seed is not None):
-            raise ValueError("engine.stepped: give seed= or order=; mingled= needs a seed=")
+        self._seed = seed
         self._duration_us = duration_of(times)
-        self._policy = Seeded(seed, mingled) if seed is not None else InOrder()
-        if order is not None:
-            self._policy = ListOrder(order)
         super().__init__(0.0, limit)
 
     def _begin_anew(self) -> None:
         super()._begin_anew()
+        self.log: list[LogEntry] = []
+        self.operations: dict[int, SteppedOperation] = {}
+        self.numbers: WeakKeyDictionary[Var, int] = WeakKeyDictionary()
+        self.schedule = Schedule(lambda operation: worker_pools.names_of(operation, self._size))
+        self.steps = 0
+        self._made_ns = time.perf_counter_ns()
+        self._n_vars = 0
         self._serial = threading.RLock()
         self._asked_at = -1  # the steps when a line last asked again whether work is pending
-        self.schedule = Schedule(lambda operation: worker_pools.names_of(operation, self._size))
         self._tasks: dict[int, Task] = {}  # of the operations that have not ended
         self._outcomes: dict[Task, tuple[Failure | None, bool]] = {}
 
     @property
     def workers(self) -> int:
         return self._size
+
+    @property
+    def now_us(self) -> float:
+        """The virtual clock."""
+        return float(self.schedule.now)
+
+    def clock(self) -> int:  # type: ignore[override]
+        """The virtual clock, in nanoseconds; it starts at the real clock when it is created."""
+        return self._made_ns + round(1000 * self.now_us)
 
     # -- pushing ----------------------------------------------------------------------------------
 
@@ -111,8 +177,9 @@ class SteppedEngine(View):
         task.priority += thread_state.priority
         task.prepare()
         user = thread_state.task is None
-        for _ in range(self._policy.steps_before_push(self) if user else 0):
-            self._step()
+        if user and self._seed is not None:
+            for _ in range((0, 0, 1, 2, 3)[self._draw(f"push {self._sequence}", 5)]):
+                self._step()
         while not self._enter(task, user):
             self.pause(task)
 
@@ -122,7 +189,7 @@ class SteppedEngine(View):
         return is_ready
 
     def _operation(self, task: Task) -> SteppedOperation:
-        """The record of `task`, made when the task is pushed (for a rendezvous: complete)."""
+        """The record of `task`, made when the task is pushed."""
         operation = self.operations.get(task.seq)
         if operation is None:
             by = getattr(thread_state.task, "seq", 0)
@@ -135,6 +202,13 @@ class SteppedEngine(View):
             self._log("push", operation)
         return operation
 
+    def _number(self, var: Var) -> int:
+        number = self.numbers.get(var)
+        if number is None:
+            self._n_vars += 1
+            number = self.numbers[var] = self._n_vars
+        return number
+
     def _hand_out(self, task: Task) -> None:
         operation = self._operation(task)
         operation.ready_ns = self.clock()
@@ -146,7 +220,7 @@ class SteppedEngine(View):
         self.schedule.places.clear()
 
     def _dispatched(self) -> set[Task]:
-        return {self._tasks[ready.number] for ready in self.schedule.waiting_to_begin()}
+        return {self._tasks[operation.number] for operation in self.schedule.list_ready()}
 
     # -- stepping ----------------------------------------------------------------------------------
 
@@ -159,9 +233,26 @@ class SteppedEngine(View):
             )
         return self._step()
 
+    def run(self) -> None:
+        """Step until nothing more can happen."""
+        while self.step() is not None:
+            continue
+
+    def choose(self) -> Step | None:
+        """The next step: the order of a threaded engine that keeps to the predicted times, or one
+        of all possible steps, drawn from the seed and the number of the step. (A late end means
+        that the operation took longer than predicted.) None: nothing can happen."""
+        if self._seed is None:
+            return self.schedule.next()
+        able = self.schedule.able()
+        return able[self._draw(f"step {self.steps}", len(able))] if able else None
+
+    def _draw(self, what: str, n: int) -> int:
+        return random.Random(f"{self._seed}, {what}").randrange(n)
+
     def _step(self) -> LogEntry | None:
         with self._serial:
-            step = self._policy.next(self)
+            step = self.choose()
             if step is None:
                 return None
             operation, begins = step
@@ -175,33 +266,12 @@ class SteppedEngine(View):
             finally:
                 signals.release(held)
 
-    def run(self) -> None:
-        """Step until nothing more can happen."""
-        while self.step() is not None:
-            continue
-
-    def run_to(self, target: int | str) -> LogEntry:
-        """Step until an operation begins: the one of that number, the next of that name, or the
-        next from a line with that text, "train.py:12" or "c = a * 3". ValueError if none will."""
-        wanted = {
-            operation.number for operation in self._yet_to_begin() if _matches(operation, target)
-        }
-        while wanted:
-            event = self.step()
-            if event is None:
-                break
-            if event.kind == "begin" and event.number in wanted:
-                return event
-        left = ", ".join(map(str, self._yet_to_begin())) or "none"
-        raise ValueError(f"run_to: nothing that is {target!r} will begin; yet to begin: {left}")
-
     def _begin(self, operation: SteppedOperation, task: Task) -> LogEntry:
         # An invalid duration is an error before anything has happened.
         duration_us = self._duration_us(task)
         with self.lock:
             self.running.add(task)
             worker = self.schedule.begin(operation)
-            self.schedule.ends[operation] = inf  # for `_give_up`
         operation.status = "running"
         operation.began_ns = self.clock()
         event = self._log("begin", operation)
@@ -211,7 +281,7 @@ class SteppedEngine(View):
         return event
 
     def _end(self, operation: SteppedOperation, task: Task) -> LogEntry:
-        self.now_us = max(self.now_us, self.schedule.ends[operation])
+        self.schedule.go_to_end(operation)
         failure, ran = self._outcomes[task]
         with self.lock:
             self._settle(task, failure, ran)
@@ -227,19 +297,23 @@ class SteppedEngine(View):
     def _give_up(self, operation: SteppedOperation, task: Task, problem: BaseException) -> None:
         """Clean up after Ctrl-C in a step, or after `times` gave no valid duration."""
         with self.lock:
-            if self.schedule.is_ready(operation):
+            if operation in self.schedule.list_ready():
                 if task not in self.running:
                     return  # nothing has happened
                 self.schedule.withdraw(operation)
             if task in self.pending and task in self._outcomes:  # it has run, and must still end
-                if self.schedule.ends.get(operation, inf) == inf:
-                    self.schedule.ends[operation] = self.now_us
+                self.schedule.ends.setdefault(operation, self.now_us)
                 return
             self.schedule.end(operation)
             self._tasks.pop(task.seq, None)
             if self._outcomes.pop(task, None) is None:
                 operation.status = "failed"
             self._abandon(task, problem)
+
+    def _log(self, kind: str, operation: SteppedOperation) -> LogEntry:
+        event = LogEntry(kind, operation.number, operation.name, operation.worker, self.now_us)
+        self.log.append(event)
+        return event
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -250,25 +324,70 @@ class SteppedEngine(View):
         self._asked_at = self.steps
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
-        """Step until `lock` is open."""
-        watch = StallDetector(self)
-        while True:
-            while lock.locked() and self._step() is not None:
-                continue
-            soon = watch.until(deadline)
-            if block(lock, soon):
-                return True
-            if soon == deadline:
-                return False
-            watch.look()
+        """Step until `lock` is open, or until only another thread can open it."""
+        while lock.locked() and self._step() is not None:
+            continue
+        return block(lock, deadline)
 
     def _work_off(self) -> None:
         """A push that waits for room steps until a task is complete."""
         while self.room_locks and self._step() is not None:
             continue
 
+    # -- what it shows -----------------------------------------------------------------------------
 
-def _matches(operation: SteppedOperation, target: int | str) -> bool:
-    if isinstance(target, int):
-        return operation.number == target
-    return operation.name == target or target in operation.where
+    def __str__(self) -> str:
+        """The clock, and a line for each operation."""
+        rows = [operation for _, operation in sorted(self.operations.items())]
+        counts = dict.fromkeys(("done", "failed", "skipped", "running", "ready", "waiting"), 0)
+        for row in rows:
+            counts[row.status] += 1
+        summary = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        head = f"{self.now_us:g} us: {summary or 'nothing was pushed'}"
+        table = [(str(row), row.status, row.worker, self._when(row)) for row in rows]
+        widths = [max((len(row[i]) for row in table), default=0) for i in range(3)]
+        lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in table]
+        return "\n".join([head, *(line.rstrip() for line in lines)])
+
+    def _when(self, operation: SteppedOperation) -> str:
+        if not operation.began_ns:
+            return ""
+        began_us = (operation.began_ns - self._made_ns) / 1000
+        if not operation.ended_ns:
+            return f"since {began_us:g} us"
+        return f"{began_us:g} to {(operation.ended_ns - self._made_ns) / 1000:g} us"
+
+
+def predict_us(task: Task) -> float:
+    """The time on a simulated lane; else the engine's prediction; for a copy, the time a link
+    takes; else `UNKNOWN_US`."""
+    lane_time = find_lane_time(task)
+    us = None if lane_time is None else lane_time(task)
+    if us is not None:
+        return us
+    if task.predicted_us < 1e9:
+        return task.predicted_us
+    footprint = task.footprint() if task.lane != "compute" else None
+    return UNKNOWN_US if footprint is None else 10.0 + footprint().nbytes / LINK_BYTES_PER_US
+
+
+def duration_of(times: Times) -> Callable[[Task], float]:
+    """A function that gives a task's duration in microseconds of the virtual clock."""
+    known = times is None or callable(times) or isinstance(times, (int, float, Mapping))
+    if not known or isinstance(times, bool):
+        raise TypeError(
+            "times is microseconds for all, a dict by name, or a function of the task; "
+            f"got {times!r}"
+        )
+
+    def duration_us(task: Task) -> float:
+        if callable(times):
+            us: float | None = times(task)
+        else:
+            us = times.get(task.name) if isinstance(times, Mapping) else times
+            us = predict_us(task) if us is None else us
+        if not (isinstance(us, (int, float)) and 0 <= us < float("inf")):
+            raise ValueError(f"times: {task.name} takes 0 or more microseconds, got {us!r}")
+        return float(us)
+
+    return duration_us

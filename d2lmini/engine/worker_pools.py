@@ -20,7 +20,7 @@ runner has
     give_back()         workers may use the lane again
     runs_anywhere(task) True if the caller's thread may run the task as a worker would
 
-A simulated device gives each lane the time that a task takes on it; see `lane_times`.
+A simulated device gives each lane the time that a task takes on it; see `scheduler`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.context import Context, cpu
-from d2lmini.engine import lane_times
+from d2lmini.engine import scheduler
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
-from d2lmini.engine.lane_times import LaneTime
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.schedule import worker_names
-from d2lmini.engine.scheduler import Scheduler
+from d2lmini.engine.scheduler import LaneTime, Scheduler
 
 #: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
 WIRE = "wire"
@@ -71,7 +70,7 @@ def install(
     with lock:
         threads, most_for_cpu = {**_ALWAYS, **lanes}, cpu_workers
         Scheduler.runners = dict(runners)
-        lane_times.lane_times = dict(times)
+        scheduler.lane_times = dict(times)
         engines = list(Engine.alive)
     for engine in engines:
         engine.reset_lanes()

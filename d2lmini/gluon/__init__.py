@@ -37,13 +37,13 @@ from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.gluon.symbol_block import SymbolBlock
 
 if TYPE_CHECKING:
-    from d2lmini.gluon import checkpoint, contrib, data, loss, nn, rnn, trainer, utils
+    from d2lmini.gluon import checkpoint, data, loss, nn, rnn, trainer, utils
     from d2lmini.gluon.checkpoint import Checkpoint
     from d2lmini.gluon.trainer import Trainer
 
 __all__ = [
     "Block", "Checkpoint", "Constant", "DeferredInitializationError", "HybridBlock", "Parameter",
-    "ParameterDict", "SymbolBlock", "Trainer", "checkpoint", "contrib", "data", "loss", "nn", "rnn",
+    "ParameterDict", "SymbolBlock", "Trainer", "checkpoint", "data", "loss", "nn", "rnn",
     "trainer", "utils",
 ]  # fmt: skip
 
@@ -52,7 +52,7 @@ vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
 vars(parameter).update(Constant=Constant, ParameterDict=ParameterDict)
 
 _CLASSES = {"Checkpoint": "checkpoint", "Trainer": "trainer"}
-_MODULES = ("checkpoint", "contrib", "data", "loss", "nn", "rnn", "trainer", "utils")
+_MODULES = ("checkpoint", "data", "loss", "nn", "rnn", "trainer", "utils")
 
 
 def __getattr__(name: str) -> Any:

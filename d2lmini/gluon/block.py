@@ -441,7 +441,7 @@ class Block:
             model,
         ]:
             self.save_parameters(params)
-            structure.save(self, model)
+            files.write(model, structure.describe(self))
 
     def load(self, prefix: str) -> None:
         """Load the files of `save` into a net of the same structure: parameters, names, and which

@@ -87,10 +87,8 @@ class Checkpoint:
         self._data = [] if data is None else data if isinstance(data, (list, tuple)) else [data]
         for item in self._data:
             if isinstance(item, Sampler) or not hasattr(item, "load_state_dict"):
-                raise TypeError(
-                    f"Checkpoint: data is a DataLoader or a list of them, got {type(item).__name__}"
-                    "; a loader keeps its sampler's place, too"
-                )
+                kind = type(item).__name__
+                raise TypeError(f"Checkpoint: data is a DataLoader or a list of them, got {kind}")
         self.folder = Path(folder)
         self._net, self._trainer, self._keep = net, trainer, keep
         self._job: Any = None
@@ -249,15 +247,11 @@ class Checkpoint:
             if kind != "residual":
                 here[:] = x.as_in_context(here.context)
         state = json.loads((folder / f"rank-{rank}.json").read_text())
-        if state.get("copies", len(copies)) != len(copies):
+        saved, here = (state["copies"], len(state["data"])), (len(copies), len(self._data))
+        if saved != here:
             raise MXNetError(
-                f"restore: {str(folder)!r} was saved with {state['copies']} copies of parameters, "
-                f"here are {len(copies)}: start with as many devices"
-            )
-        if len(self._data) != len(state["data"]):
-            raise MXNetError(
-                f"restore: {str(folder)!r} was saved with {len(state['data'])} DataLoaders, here "
-                f"are {len(self._data)}: pass as many as data="
+                f"restore: {str(folder)!r} was saved with {saved[0]} copies of parameters and "
+                f"{saved[1]} DataLoaders, here are {here[0]} and {here[1]}: build as many"
             )
         for loader, its in zip(self._data, state["data"]):
             loader.load_state_dict(its)
@@ -363,23 +357,20 @@ def _damage(folder: Path) -> str | None:
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
         int(whole["ranks"])
-        for name, (size, checksum) in whole["files"].items():
+        for name, written in whole["files"].items():
             if Path(name).name != name:
                 raise ValueError("not a file of this folder")
             path = folder / name
-            found = path.stat().st_size
-            if not path.is_file():
-                return f"file {str(path)!r} is damaged: it is no plain file"
-            if found != size:
-                return f"file {str(path)!r} is damaged: expected {size} bytes, found {found}"
-            if _fingerprint(path)[1] != checksum:
-                return f"file {str(path)!r} is damaged: its {size} bytes are not those written"
+            found = _fingerprint(path) if path.is_file() else None
+            if found != written:
+                return (
+                    f"file {str(path)!r} is damaged: expected size and checksum {written}, found "
+                    f"{found}"
+                )
     except OSError as problem:
         return f"file {str(path)!r} cannot be read: {problem.strerror}"
     except _NOT_OURS:
-        return (
-            f"file {str(path)!r} is damaged: expected JSON with 'files', their sizes and checksums"
-        )
+        return f"file {str(path)!r} is damaged: expected JSON with the files' sizes and checksums"
     return None
 
 

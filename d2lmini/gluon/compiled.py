@@ -249,15 +249,6 @@ class CompiledForward:
                 stacklevel=5,
             )
 
-    def prepare(self, *args: Any) -> None:
-        """Trace the Block for such inputs, if needed, and collect the arrays."""
-        flat, form = flatten(list(args))
-        block = self._block()
-        try:
-            self.place(block, flat, form, _context(block, flat))
-        except FallbackToEager as reason:
-            self._run_as_written(reason)
-
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> PlacedTrace:
         """The graph for such inputs, traced if needed, in the context of the inputs."""
         found = self.placed.get((self._key(flat, form, ctx), ctx))

@@ -1,4 +1,4 @@
-"""The graph of a whole net: inferred shapes and dtypes of parameters, and exported files.
+"""The graph of a whole net: inferred shapes of parameters, and exported files.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -55,17 +55,6 @@ def complete(parameters: Any, graph: Any, shapes: dict[str, tuple[int, ...]]) ->
     for name, shape in zip(names, [*arguments, *auxiliary], strict=True):
         if name in parameters and shape_is_known(shape):
             parameters[name].shape = shape
-
-
-def complete_types(block: Any, inputs: tuple) -> None:
-    """Set the parameters' dtypes to those that the graph requires."""
-    graph, given = graph_of(block, inputs)
-    arguments, _, auxiliary = graph.infer_type(**{name: x.dtype for name, x in given.items()})
-    names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
-    parameters = block.collect_params()
-    for name, dtype in zip(names, [*(arguments or ()), *(auxiliary or ())]):
-        if name in parameters and dtype is not None and parameters[name].dtype != dtype:
-            parameters[name].dtype = dtype
 
 
 def graph_and_arrays(block: Any, compiled: Any) -> tuple[Symbol, dict[str, nd.NDArray]]:

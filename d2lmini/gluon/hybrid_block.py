@@ -34,11 +34,12 @@ from typing import Any
 
 from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError
+from d2lmini.base import LeftOut, MXNetError
+from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
 from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.graphs import complete_shapes, complete_types, export
+from d2lmini.gluon.graphs import complete_shapes, export
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
@@ -181,9 +182,7 @@ class HybridBlock(Block):
                     "self.<parameter>.shape from the shapes of the inputs"
                 )
 
-    def infer_type(self, *inputs: Any) -> None:
-        """Set the dtypes of all parameters to fit the inputs; MXNetError if no dtypes fit."""
-        complete_types(self, inputs)
+    infer_type = optimize_for = LeftOut()
 
     # -- compiling ---------------------------------------------------------------------------------
 
@@ -255,15 +254,6 @@ class HybridBlock(Block):
             self(*inputs)
         return programs_of(compiled)
 
-    def optimize_for(
-        self, x: Any, *args: Any, backend: str | None = None, clear: bool = True, **kwargs: Any
-    ) -> None:
-        """Trace the Block for inputs like these, without a call. `backend` and its options have no
-        effect, because there is only one compiler."""
-        if clear or not self._active:
-            self.hybridize(True)
-        self._compiled().prepare(x, *args)
-
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.
 
@@ -289,3 +279,35 @@ class HybridBlock(Block):
         layers; ImportError without the package `onnx` (`pip install d2lmini[onnx]`).
         """
         return addons.find("export_onnx")(self, path, inputs)
+
+
+class Layer(Declared, HybridBlock):
+    """Base class of layers. A layer declares its constructor's parameters as typed class attributes
+    (see `families.Declared`): they become attributes of the layer, and `_build` makes what the
+    layer owns.
+
+    >>> class Scale(Layer):
+    ...     '''y = x * factor, by default for one channel.'''
+    ...     channels: int = 1
+    ...     init: str = "ones"
+    ...     def _build(self):
+    ...         self.factor = self.params.get("factor", shape=(self.channels,), init=self.init)
+    ...     def hybrid_forward(self, F, x, factor):
+    ...         return F.broadcast_mul(x, factor)
+    >>> import inspect
+    >>> inspect.signature(Scale)
+    <Signature (channels=1, init='ones', **kwargs)>
+    >>> Scale(3, prefix="scale_").factor
+    Parameter scale_factor (shape=(3,), dtype=<class 'numpy.float32'>)
+    """
+
+    _passes_on = ("kwargs",)
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        _, more = self._take(args, kwargs)
+        super().__init__(**more)
+        with self.name_scope():
+            self._build()
+
+    def _build(self) -> None:
+        """Check the declared attributes; make parameters and children."""

@@ -31,7 +31,7 @@ import numpy as np
 
 from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError
+from d2lmini.base import LeftOut, MXNetError
 from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import roles
@@ -454,22 +454,7 @@ class Parameter:
         """The variable that represents the parameter in graphs; see `variables.py`."""
         return variable_of(self)
 
-    # -- what is not here --------------------------------------------------------------------------
-
-    def row_sparse_data(self, row_id: Any) -> NDArray:
-        """Rows of a row-sparse parameter; always RuntimeError, because all parameters are dense."""
-        raise RuntimeError(
-            f"Cannot return a copy of Parameter {self.name} via row_sparse_data() because sparse "
-            "arrays are left out of d2lmini. Please use data() instead."
-        )
-
-    def list_row_sparse_data(self, row_id: Any) -> list[NDArray]:
-        """`row_sparse_data` for all contexts; always RuntimeError."""
-        raise RuntimeError(
-            f"Cannot return copies of Parameter '{self.name}' on all contexts via "
-            "list_row_sparse_data() because sparse arrays are left out of d2lmini. Please use "
-            "list_data() instead."
-        )
+    row_sparse_data = list_row_sparse_data = LeftOut()
 
 
 def _contexts(ctx: Context | list[Context] | None) -> list[Context]:

@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from d2lmini.device import files
-
 
 def describe(block: Any) -> str:
     """The structure of `block` as JSON."""
@@ -42,11 +40,6 @@ def _entry(block: Any, numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:
 
 def _key(block: Any, numbers: Iterator[int]) -> str:
     return f"{type(block).__name__.lower()}{next(numbers)}"
-
-
-def save(block: Any, filename: str) -> None:
-    """Write `describe(block)` to a file."""
-    files.write(filename, describe(block))
 
 
 def load(block: Any, filename: str) -> None:

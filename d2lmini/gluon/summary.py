@@ -65,29 +65,26 @@ def print_summary(block: Any, inputs: tuple) -> None:
             handle.detach()
 
     line = "{:>20}  {:>42} {:>15}"
-    print("-" * 80)
-    print(line.format("Layer (type)", "Output Shape", "Param #"))
-    print("=" * 80)
-    for row in rows:
-        print(line.format(*row))
-    print("=" * 80)
-    print("Parameters in forward computation graph, duplicate included")
-    print(f"   Total params: {total}")
-    print(f"   Trainable params: {trainable}")
-    print(f"   Non-trainable params: {total - trainable}")
-    print(f"Shared params in forward computation graph: {shared}")
-    print(f"Unique parameters in model: {total - shared}")
-    print("-" * 80)
+    print(
+        "-" * 80,
+        line.format("Layer (type)", "Output Shape", "Param #"),
+        "=" * 80,
+        *(line.format(*row) for row in rows),
+        "=" * 80,
+        "Parameters in forward computation graph, duplicate included",
+        f"   Total params: {total}",
+        f"   Trainable params: {trainable}",
+        f"   Non-trainable params: {total - trainable}",
+        f"Shared params in forward computation graph: {shared}",
+        f"Unique parameters in model: {total - shared}",
+        "-" * 80,
+        sep="\n",
+    )
 
 
 def _shapes(values: Any) -> str:
     """The shapes of nested arrays: '(5, 3), [(2,)]'."""
     if not isinstance(values, (list, tuple)):
-        return _shape(values)
-    return ", ".join(_shape(value) for value in values)
-
-
-def _shape(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{_shapes(value)}]"
-    return str(value.shape) if hasattr(value, "shape") else type(value).__name__
+        return str(values.shape) if hasattr(values, "shape") else type(values).__name__
+    parts = [f"[{_shapes(x)}]" if isinstance(x, (list, tuple)) else _shapes(x) for x in values]
+    return ", ".join(parts)

@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -35,9 +34,8 @@ __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list:
     """Split `data`, an NDArray or NumPy array, into `num_slice` parts along `batch_axis`.
 
-    The parts of a NumPy array are views, and so are those of an NDArray along axis 0; those of an
-    `np.ndarray` are copies. Raises ValueError when the size is no multiple of num_slice and
-    `even_split` is True. With even_split=False the first parts are longer by one, and the last
+    The parts of a NumPy array are views, and so are those of an NDArray along axis 0. Raises
+    ValueError when the size is no multiple of num_slice and `even_split` is True. With even_split=False the first parts are longer by one, and the last
     parts are empty if there are more parts than rows. Raises IndexError for an axis that `data`
     does not have.
     """
@@ -53,8 +51,6 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
             f"axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set "
             "even_split=False to allow uneven partitioning of data."
         )
-    if getattr(data, "is_np", False):
-        return loaders["np"]().array_split(data, num_slice, batch_axis)
     step, longer = divmod(size, num_slice)
     cuts = [i * step + min(i, longer) for i in range(num_slice + 1)]
     before = (slice(None),) * (batch_axis % ndim)
@@ -184,7 +180,7 @@ def download(
     path None: the current folder, under the file's own name. An existing file with the right hash
     is kept, unless `overwrite`. Raises ConnectionError when retries + 1 attempts fail, RuntimeError
     when the server has no such file, ValueError when the SHA-1 differs; then no file is left
-    behind. A bar shows the progress if tqdm is installed.
+    behind.
     """
     name = url.split("/")[-1]
     if name in (".", "..") or "\\" in name:
@@ -254,26 +250,12 @@ def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
             said = answer.headers.get("Content-Length") or "0"
             total = int(said) if said.isdecimal() and len(said) < 20 else 0
             fetched = 0
-            with _progress(total) as advance:
-                while block := answer.read(1 << 16):
-                    file.write(block)
-                    fetched += len(block)
-                    advance(len(block))
+            while block := answer.read(1 << 16):
+                file.write(block)
+                fetched += len(block)
     except HTTPError as error:
         raise RuntimeError(f"Failed downloading url {url}: {error}") from None
     except (URLError, HTTPException, ConnectionError, TimeoutError, ValueError) as error:
         raise _Unreachable(error) from None
     if fetched < total:
         raise _Unreachable(f"only {fetched} of {total} bytes came")
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], Any]]:
-    """A function to call with the number of received bytes: a progress bar, if tqdm exists."""
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield lambda nbytes: None
-        return
-    with tqdm(total=total or None, unit="B", unit_scale=True) as bar:
-        yield bar.update

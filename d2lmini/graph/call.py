@@ -33,8 +33,6 @@ class ProgramTask(Task):
     __slots__ = ("inputs", "keys", "outputs", "program")
 
     spares = defers = True
-    #: True if results get their memory before they are computed.
-    fills = True
 
     def __init__(
         self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
@@ -82,15 +80,12 @@ class ProgramTask(Task):
 
     def _compute(self) -> None:
         places = self._places()
-        results = self._results([array_of(i) for i in self.inputs], places)
+        results = self.program.run([array_of(i) for i in self.inputs], places, self.keys)
         for operand, place, result in zip(self.outputs, places, results):
             if operand[0].data is None:
                 operand[0].adopt(result)
             elif place is None:
                 np.copyto(array_of(operand), result)
-
-    def _results(self, arrays: list[Any], places: list[Any]) -> list[Any]:
-        return self.program.run(arrays, places, self.keys)
 
     def _places(self) -> list[np.ndarray | None]:
         """The arrays that the program writes outputs to. None for an output that would overwrite an
@@ -103,7 +98,7 @@ class ProgramTask(Task):
             if chunk not in seen:
                 if chunk.data is not None:
                     place = array_of(operand)
-                elif chunk.weight and self.fills:
+                elif chunk.weight:
                     place = chunk.allocate(spec.shape, spec.dtype)
             seen.add(chunk)
             places.append(place)
@@ -161,12 +156,12 @@ class ProgramCall:
 
 def push(
     program: Program, inputs: Sequence[NDArray], ctx: Context, keys: Sequence[Any],
-    outs: Sequence[Any] = (), kind: type[ProgramTask] = ProgramTask,
+    outs: Sequence[Any] = (),
 ) -> list[NDArray]:  # fmt: skip
     """Push a call of `program`. Returns the outputs; new arrays where `outs` has none."""
     results = _results_of(program, inputs, ctx, outs)
     note_writes([inputs[i] for i in program.mutated] + [x for x in outs if x is not None])
-    task = kind(program, _operands(inputs), _operands(results), ctx, keys)
+    task = ProgramTask(program, _operands(inputs), _operands(results), ctx, keys)
     if not ctx.is_cpu:
         check_there(task.reads + task.writes)
     engine.current.push(task)

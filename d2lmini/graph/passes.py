@@ -138,7 +138,7 @@ LARGEST = 1 << 20
 
 #: Calls whose result is everywhere what their input is everywhere.
 SPREADING = (
-    *SPREADS, *TRANSPOSES, "slice", "slice_axis", "slice_like", "tile", "repeat", "reverse",
+    *SPREADS, *TRANSPOSES, "slice", "slice_axis", "tile", "repeat", "reverse",
     "_getitem", "max", "min",
 )  # fmt: skip
 

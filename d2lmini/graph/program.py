@@ -48,7 +48,7 @@ from d2lmini.graph.codegen import Writer
 from d2lmini.graph.ir import Entry, Node, spec_of, with_order
 from d2lmini.graph.layout import cost_of
 from d2lmini.graph.lower import inlined
-from d2lmini.graph.plan import Arena, Arenas, Run
+from d2lmini.graph.plan import Arenas, Run
 from d2lmini.graph.text import code_of
 from d2lmini.ops.kernels import kind_of
 
@@ -135,27 +135,16 @@ class Program:
         """
         arena = self.arenas.take(self.arena_nbytes)
         try:
-            return self.run_in(arena.function(self), arrays, places, keys)
-        finally:
-            self.arenas.give_back(arena)
-
-    def run_in(
-        self, run: Run, arrays: Sequence[Any], places: Sequence[Any], keys: Sequence[Any]
-    ) -> list[Any]:
-        """The same by a function of the caller's, bound to an arena that is free."""
-        try:
-            return run(arrays, places, keys)
+            return arena.function(self)(arrays, places, keys)
         except Exception as problem:
             raise self._explain(problem) from problem
+        finally:
+            self.arenas.give_back(arena)
 
     def bind(self, arena: Callable[[int, Any, Any], Any] | None, xp: Any = None) -> Run:
         """The function for an arena: with names for what will lie there. `xp` stands for the array
         module of the device."""
         return self._make(xp or self.xp, arena)
-
-    def function(self) -> Run:
-        """The function bound to an arena of its own, which it keeps alive."""
-        return Arena(self._ctx, self.arena_nbytes).function(self)
 
     def _explain(self, problem: Exception) -> Exception:
         """The error with the name of the node in whose line it came up."""

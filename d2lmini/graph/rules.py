@@ -99,8 +99,7 @@ remove_identities = Rules("remove_identities", "Without calls that give back an 
 
 
 @remove_identities.rule(
-    "_copy BlockGrad make_loss MakeLoss _contrib_gradientmultiplier _identity_with_attr_like_rhs "
-    "cast amp_cast _copyto"
+    "_copy BlockGrad make_loss _identity_with_attr_like_rhs cast amp_cast _copyto"
 )
 def _(node: Node) -> Replacement:
     return same(node, node.inputs[0])

@@ -53,7 +53,8 @@ class EvalMetric:
 
     name: the name that `get` returns with the value. output_names, label_names: the arrays that
     `update_dict` uses from its dicts; None means all. sum_metric, num_inst: sum and count (to read,
-    or for a subclass to change). has_global_stats, of MXNet's second pair of sums, is accepted.
+    or for a subclass to change). MXNet's second pair, global_sum_metric and global_num_inst, is
+    there for subclasses that add to it; no metric of d2lmini does. has_global_stats is accepted.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class EvalMetric:
         """Reset sum and count."""
         self._pending.clear()
         self._sum, self._count = 0.0, 0
+        self.global_sum_metric, self.global_num_inst = 0.0, 0
 
     def get(self) -> tuple[Any, Any]:
         """Name and value; nan before the first update. Waits for pending results."""

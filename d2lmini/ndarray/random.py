@@ -1,13 +1,11 @@
-"""`nd.random` and `mx.random`: the seed, and random arrays, with numbers or NDArrays as parameters.
+"""`nd.random` and `mx.random`: the seed, and random arrays.
 
 >>> from d2lmini import nd
 >>> nd.random.uniform(0, 1, shape=(2, 3)).shape
 (2, 3)
->>> nd.random.normal(nd.array([0, 100]), nd.array([1, 1]), shape=4).shape     # 4 of each
-(2, 4)
 
-`shape` may be a number; without `shape` one number is drawn, or one for each element of the
-parameters. All results are float32 on the current context unless `dtype` and `ctx` are given.
+`shape` may be a number; without `shape` one number is drawn. All results are float32 on the current
+context unless `dtype` and `ctx` are given.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from d2lmini.context import Context
 from d2lmini.ndarray.creation import _make
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import registry
-from d2lmini.ops.random_functions import LIKE, functions, op_for
 from d2lmini.ops.random_state import seed as seed
 
 
@@ -27,15 +24,31 @@ def draw(
     name: str, parameters: dict[str, Any], /, shape: Any = None, dtype: Any = "float32",
     ctx: Context | None = None, out: Any = None,
 ) -> NDArray:  # fmt: skip
-    """A draw of the distribution `name` with these parameters, numbers or NDArrays."""
-    op = op_for(name, parameters, NDArray)
-    if op.arity:
-        shape = () if shape is None else shape
-        return op(*parameters.values(), shape=shape, dtype=dtype, out=out)
+    """A draw of the distribution `name` with these parameters."""
     if out is not None:
         shape, dtype = out.shape, out.dtype
     shape = 1 if shape is None else shape
-    return _make(op.name, ctx, out, shape=shape, dtype=dtype, **parameters)
+    return _make(f"_random_{name}", ctx, out, shape=shape, dtype=dtype, **parameters)
+
+
+def uniform(low=0, high=1, shape=None, dtype="float32", ctx=None, out=None) -> NDArray:
+    """Evenly from low (included) to high (excluded)."""
+    return draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
+
+
+def normal(loc=0, scale=1, shape=None, dtype="float32", ctx=None, out=None) -> NDArray:
+    """Gaussian with mean loc and standard deviation scale."""
+    return draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
+
+
+def randn(*shape, loc=0, scale=1, **kwargs) -> NDArray:
+    """`normal` with the sizes as arguments: randn(2, 3)."""
+    return normal(loc, scale, shape, **kwargs)
+
+
+def randint(low, high, shape=None, dtype="int32", ctx=None, out=None) -> NDArray:
+    """Integers from low (included) to high (excluded), int32 by default."""
+    return draw("randint", {"low": low, "high": high}, shape, dtype, ctx, out)
 
 
 def multinomial(
@@ -52,10 +65,7 @@ def shuffle(data: NDArray, out: Any = None) -> NDArray:
     return registry["_shuffle"](data, out=out)
 
 
-FUNCTIONS = functions(draw) | LIKE
-globals().update(FUNCTIONS)
-
-__all__ = ["multinomial", "shuffle", *FUNCTIONS]
+__all__ = ["multinomial", "normal", "randint", "randn", "shuffle", "uniform"]
 
 
 def __getattr__(name: str) -> Any:

@@ -87,8 +87,8 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
         dtype = (x1 if isinstance(x1, Value) else x2)._spec.dtype  # type: ignore[union-attr]
         # Arithmetic of bools gives bool: 1 + 1 is True.
         bools = dtype.kind == "b" and not (truth or floats or name.startswith("bitwise"))
-        if bools and name == "subtract":
-            raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal, astype")
+        if bools:
+            _check_bools(name)
         wide = "uint8" if bools else "float32" if floats and not is_float(dtype) else dtype
         if wide is not dtype:
             x1, x2 = [as_type(x, wide) if isinstance(x, Value) else x for x in (x1, x2)]
@@ -100,6 +100,12 @@ def _function_of_two(name: str, family: Family | None) -> Callable[..., Any]:
 
     means = f"{family.means}, element by element" if family else BY_UFUNC[name]
     return named(function, "d2lmini.np", name, f"{means}; shapes broadcast.")
+
+
+def _check_bools(name: str) -> None:
+    """MXNetError for arithmetic of bools that has no meaning."""
+    if name == "subtract":
+        raise MXNetError("np.subtract of bool arrays has no meaning; use np.not_equal, astype")
 
 
 def _by_ufunc(name: str) -> Callable[..., Any]:

@@ -5,8 +5,7 @@
 ((2, 3), dtype('int64'))
 
 float32 on the current context unless `dtype` and `ctx` are given; parameters may be arrays, which
-broadcast. A parameter out of range is a ValueError at the call, or in an array an MXNetError at a
-wait. `nd.random` has more distributions. `seed` is that of `d2lmini.random`.
+broadcast. A number out of range is a ValueError at the call. `seed` is that of `d2lmini.random`.
 """
 
 from __future__ import annotations
@@ -36,11 +35,10 @@ def _shape_of(size: Any, *parameters: Any) -> tuple[int, ...]:
 
 
 def _checked(what: str, needs: str, value: Any) -> Any:
-    """The parameter `what` of a draw; ValueError unless it is what it `needs` to be (see `RANGES`),
-    at the call for a number and, as MXNetError, at a wait for an array."""
-    if is_array(value):
-        return registry["_in_range"](value, what=what, needs=needs)
-    require(what, needs, value)
+    """The parameter `what` of a draw; ValueError unless a number is what it `needs` to be (see
+    `RANGES`). Arrays, which may not be computed yet, are not looked at."""
+    if not is_array(value):
+        require(what, needs, value)
     return value
 
 
@@ -147,4 +145,4 @@ def permutation(x: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    raise missing_attribute("np.random", name, globals(), "; nd.random and NumPy have more")
+    raise missing_attribute("np.random", name, globals(), "; NumPy has more")

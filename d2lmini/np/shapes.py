@@ -144,13 +144,20 @@ def hstack(arrays):
 def split(ary: Array, indices_or_sections, axis=0):
     """Parts along `axis`: so many equal ones, or cut at these indices. ValueError if the axis
     cannot be cut into equal parts."""
+    size = ary.shape[normalize_axis(axis, ary.ndim)]
+    if is_number(indices_or_sections) and size % int(indices_or_sections):
+        raise ValueError("array split does not result in an equal division")
+    return array_split(ary, indices_or_sections, axis)
+
+
+def array_split(ary: Array, indices_or_sections, axis=0):
+    """Like `split`; the first parts are longer where equal ones are impossible."""
     axis = normalize_axis(axis, ary.ndim)
     size = ary.shape[axis]
     if is_number(indices_or_sections):
         count = int(indices_or_sections)
-        if size % count:
-            raise ValueError("array split does not result in an equal division")
-        bounds = list(range(0, size + 1, size // count)) if size else [0] * (count + 1)
+        small, more = divmod(size, count)
+        bounds = [small * i + min(i, more) for i in range(count + 1)]
     else:
         cuts = [c + size if c < 0 else c for c in map(int, indices_or_sections)]
         bounds = [0, *(min(max(c, 0), size) for c in cuts), size]

@@ -172,11 +172,7 @@ def _leaky_relu(w: Writer, node: Node, x: str, gamma: str = "") -> str:
     return w.add(operator, x, alpha=node.attrs["slope"])
 
 
-def _plain(node: Node) -> bool:
-    return not (node.attrs["use_length"] or node.attrs["temperature"] or node.attrs["dtype"])
-
-
-@converts("softmax", "log_softmax", when=_plain)
+@converts("softmax", "log_softmax", when=lambda node: not node.attrs["temperature"])
 def _softmax(w: Writer, node: Node, x: str) -> str:
     operator = "Softmax" if w.op_name == "softmax" else "LogSoftmax"
     return w.add(operator, x, axis=node.attrs["axis"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.graph.ir import Node, spec_of
+from d2lmini.graph.ir import Node
 from d2lmini.onnx.writer import Writer, converts
 from d2lmini.ops.reduce import reduced_axes
 
@@ -95,13 +95,6 @@ def _slice(w: Writer, node: Node, x: str) -> str:
     return slice_axis(w, x, nothing, nothing, (-1,) * len(axes), axes)
 
 
-@converts("slice_like")
-def _slice_like(w: Writer, node: Node, x: str, like: str) -> str:
-    n = len(w.y.shape)
-    begins, ends = w.array([0] * n), w.array(w.y.shape)
-    return w.add("Slice", x, begins, ends, w.array(list(range(n))))
-
-
 @converts("split", "split_v2")
 def _split(w: Writer, node: Node, x: str) -> Any:
     axis = _axis(w, node)
@@ -149,12 +142,6 @@ def _pick(w: Writer, node: Node, data: str, index: str) -> str:
     kept = (*sizes[:axis], 1, *sizes[axis + 1 :])
     y = w.add("GatherElements", data, w.reshape_to(places, kept), axis=axis)
     return w.reshape_to(y, w.y.shape)
-
-
-@converts("gather_nd")
-def _gather_nd(w: Writer, node: Node, data: str, indices: str) -> str:
-    n = len(spec_of(node.sources[1]).shape)
-    return w.add("GatherND", data, w.transpose(w.cast(indices, "int64"), *range(1, n), 0))
 
 
 @converts("one_hot")

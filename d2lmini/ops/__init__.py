@@ -41,14 +41,11 @@ from d2lmini.ops import join  # concat, stack, split
 from d2lmini.ops import diag  # diag
 from d2lmini.ops import index  # take, Embedding, pick, one_hot
 from d2lmini.ops import pad  # pad
-from d2lmini.ops import gather  # gather_nd, scatter_nd, ravel_multi_index
 from d2lmini.ops import subscript  # x[key] and x[key] = value
 from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse
 
 # matrices
 from d2lmini.ops import linalg  # dot, batch_dot, gemm2
-from d2lmini.ops import triangle  # trsm, diagonals and triangles
-from d2lmini.ops import decompose  # potrf, inverse, det, gelqf, syevd, svd
 
 # layers
 from d2lmini.ops import softmax  # softmax, log_softmax, SoftmaxOutput

@@ -86,31 +86,12 @@ def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     return chunking.place_view(xp, xp.broadcast_to(data, _axes_to(data.shape, axis, size)), out)
 
 
-def _like(lhs: Shape, rhs: Shape, lhs_axes: Shape | None, rhs_axes: Shape | None) -> Shape:
-    if lhs_axes is None or rhs_axes is None:  # MXNet ignores axes of one side alone
-        if len(lhs) != len(rhs):
-            raise MXNetError(
-                f"lhs is {lhs}, rhs {rhs}: with more axes in one give lhs_axes and rhs_axes"
-            )
-        return _broadcast_shape(lhs, rhs)
-    if len(lhs_axes) != len(rhs_axes):
-        raise MXNetError(f"lhs_axes={lhs_axes} and rhs_axes={rhs_axes} must name as many axes")
-    target = list(lhs)
-    for a, b in zip(lhs_axes, rhs_axes):
-        size = rhs[normalize_axis(b, len(rhs), "rhs_axes")]
-        target[normalize_axis(a, len(lhs), "lhs_axes")] = size
-    return _broadcast_shape(lhs, tuple(target))
-
-
 @op_of_view(free_dtypes=("rhs",))
-def broadcast_like(
-    xp, lhs, rhs, *, lhs_axes: Shape | None = None, rhs_axes: Shape | None = None, out=None
-):  # fmt: skip
-    """lhs broadcast to the shape of rhs; or its lhs_axes to the sizes of rhs_axes in rhs.
-
-    dtype of lhs. MXNetError at the call if the shapes do not broadcast.
-    """
-    target = _like(lhs.shape, rhs.shape, lhs_axes, rhs_axes)
+def broadcast_like(xp, lhs, rhs, *, out=None):
+    """lhs broadcast to the shape of rhs, which has as many axes."""
+    if len(lhs.shape) != len(rhs.shape):
+        raise MXNetError(f"lhs is {lhs.shape}, rhs {rhs.shape}: need as many axes")
+    target = _broadcast_shape(lhs.shape, rhs.shape)
     return chunking.place_view(xp, xp.broadcast_to(lhs, target), out)
 
 

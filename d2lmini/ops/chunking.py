@@ -100,37 +100,6 @@ def place(xp: Any, y: Any, dtype: Any, out: Any, copy: bool = False) -> Any:
     return out
 
 
-def by_lines(
-    xp: Any, data: Any, axis: int, out: Any, body: Callable[[Any], Any], grain: int = GRAIN
-) -> Any:
-    """out = body(data), for a `body` that takes and returns lines along the last axis, here those
-    along `axis`; returns `out`. A chunk has whole lines, and `grain` elements or more."""
-
-    def piece(index: Any) -> None:
-        result = body(_lines(xp, data[index], axis))
-        out[index] = result if axis == data.ndim - 1 else xp.moveaxis(result, -1, axis)
-
-    n = min(MOST_PIECES, data.size // grain)
-    other = None
-    if xp is np and n > 1:
-        other = next((a for a, size in enumerate(data.shape) if a != axis and size >= n), None)
-    if other is None:
-        piece(...)
-    else:
-        share(xp, data.shape[other], n, lambda part: piece(along(other, part)))
-    return out
-
-
-def _lines(xp: Any, block: Any, axis: int) -> Any:
-    """`block` with `axis` last and every line contiguous: copied by tiles if necessary."""
-    view = block if axis == block.ndim - 1 else xp.moveaxis(block, axis, -1)
-    if xp is not np or view.strides[-1] == view.itemsize or view.ndim < 2:
-        return view
-    straight = np.empty(view.shape, view.dtype)
-    _copy_tiles(straight, view)
-    return straight
-
-
 def plan(shape: Shape, axes: tuple[int, ...]) -> Chunks | None:
     """Where to split a reduction over `axes` of `LARGE` elements or more; None: nowhere.
 

@@ -39,26 +39,16 @@ from d2lmini.base import loaders
 from d2lmini.base.dtypes import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.ops.chunking import BLOCKED, ONE_BLOCK
+from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring
-from d2lmini.ops.formula import (
-    DependsOnBlocks,
-    LocalInRows,
-    infer_by_formula,
-    interpret,
-    pull_back,
-)
+from d2lmini.ops.formula import infer_by_formula, interpret, pull_back
 from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call of small arrays is compiled when it comes for this time: compiling takes some
-#: milliseconds, as long as interpreting a tiny call a hundred times.
+#: milliseconds, as long as interpreting a tiny call a hundred times. A call that reads an array of
+#: `BLOCKED` elements or more is compiled at once: a program computes it in blocks.
 COMPILED_CALL = 64
-#: A call that reads an array of `BLOCKED` elements or more is interpreted once: a program computes
-#: it in blocks, which takes a third of the time. If blocks round a sum in another way, or the call
-#: takes more than `INTERPRETED` FLOPs, so that a first call is faster with a program, too, it is
-#: compiled at once. An op that counts its FLOPs itself takes about as many as softmax.
-INTERPRETED = 1 << 22
 
 
 class Composed(Op):
@@ -99,8 +89,6 @@ class Composed(Op):
         #: Of an op of gradients, which the registry does not have: the op, and of which gradients.
         self.backward_of: Any = None
         self._backward_ops: dict[Any, Composed] = {}
-        #: Kinds of calls with large arrays that are not interpreted (`Runner`).
-        self.depending_on_blocks: set[tuple] = set()
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
     def kernel_for(self, kind: str) -> Kernel:
@@ -334,16 +322,5 @@ class Runner:
         if xp is not np:  # a program takes fewer launches; a task knows on which GPU
             return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
         self.calls += 1
-        most = max([a.size for a in arrays if a is not None])
-        if most < BLOCKED:
-            return interpret(op, xp, arrays, attrs) if self.calls < COMPILED_CALL else None
-        flops = 8 if op.backward_of else 5 if callable(op.flops) else op.flops
-        if self.calls > 1 or flops * most > INTERPRETED:
-            return None
-        kind = most > ONE_BLOCK, *[a if a is None else a.ndim for a in arrays], str(attrs)
-        if kind not in op.depending_on_blocks:
-            try:
-                return interpret(op, xp, arrays, attrs, LocalInRows)
-            except DependsOnBlocks:
-                op.depending_on_blocks.add(kind)
-        return None
+        is_small = max([a.size for a in arrays if a is not None]) < BLOCKED
+        return interpret(op, xp, arrays, attrs) if is_small and self.calls < COMPILED_CALL else None

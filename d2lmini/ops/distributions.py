@@ -14,11 +14,11 @@ not depend on which thread draws them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from d2lmini.base import ArgumentValueError, MXNetError
+from d2lmini.base import ArgumentValueError
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.random_state import Key
@@ -35,37 +35,9 @@ _UNIT = np.float32(2.0**-31)
 
 #: What a parameter must be -> the test of numbers or arrays. nan is none of it.
 RANGES: dict[str, Callable[[Any], Any]] = {
-    "above 0": lambda value: value > 0,
     "0 or more": lambda value: value >= 0,
-    "from 0 to 1": lambda value: (value >= 0) & (value <= 1),
     "finite": lambda value: abs(value) < np.inf,
 }
-
-
-class Distribution(NamedTuple):
-    """How NumPy draws it, the defaults of its parameters, and what they must be."""
-
-    draw: Callable[..., None]
-    defaults: dict[str, float]
-    ranges: dict[str, str]
-
-
-#: The distributions by name.
-DISTRIBUTIONS: dict[str, Distribution] = {}
-
-
-def _distribution(**ranges: str) -> Callable[[Callable], Callable]:
-    """Declare a distribution, given as a function (generator, out, parameters) that fills the flat
-    array `out`; the parameters are numbers or arrays of its size. `ranges` says what they must be.
-    """
-
-    def declare(draw: Callable) -> Callable:
-        names = draw.__code__.co_varnames[2:]
-        defaults = dict(zip(names, draw.__defaults__ or ()))
-        DISTRIBUTIONS[draw.__name__] = Distribution(draw, defaults, ranges)
-        return draw
-
-    return declare
 
 
 def _fill_standard(draw: Any, out: np.ndarray) -> None:
@@ -106,65 +78,33 @@ def fill_normal(generator: np.random.Generator, out: np.ndarray) -> None:
         out[half:] = angle[:-1]
 
 
-@_distribution()
-def uniform(generator, out, low=0, high=1):
+def _uniform(generator: Any, out: np.ndarray, low: float, high: float) -> None:
     """Evenly between low (included) and high (excluded)."""
     _fill_standard(generator.random, out)
     out *= np.subtract(high, low, dtype=out.dtype)
     out += np.asarray(low, out.dtype)
 
 
-@_distribution(scale="0 or more")
-def normal(generator, out, loc=0, scale=1):
+def _normal(generator: Any, out: np.ndarray, loc: float, scale: float) -> None:
     """Gaussian with mean loc and standard deviation scale (0 is allowed here, not in MXNet)."""
     if out.dtype == np.float32 and out.size >= _WORTH_IT:
         fill_normal(generator, out)
     else:
         _fill_standard(generator.standard_normal, out)
-    if isinstance(scale, np.ndarray) or scale != 1:
+    if scale != 1:
         out *= np.asarray(scale, out.dtype)
-    if isinstance(loc, np.ndarray) or loc != 0:
+    if loc != 0:
         out += np.asarray(loc, out.dtype)
 
 
-@_distribution(alpha="above 0", beta="above 0")
-def gamma(generator, out, alpha=1, beta=1):
-    """Gamma with shape alpha and scale beta: mean alpha * beta."""
-    out[...] = generator.standard_gamma(alpha, out.shape) * beta
-
-
-@_distribution(lam="above 0")
-def exponential(generator, out, lam=1):
-    """Exponential with rate lam: mean 1 / lam."""
-    _fill_standard(generator.standard_exponential, out)
-    out /= np.asarray(lam, out.dtype)
-
-
-@_distribution(lam="0 or more")
-def poisson(generator, out, lam=1):
-    """Poisson with mean lam."""
-    out[...] = generator.poisson(lam, out.shape)
-
-
-def check(name: str, parameters: dict[str, Any]) -> None:
-    """MXNetError when a parameter (a number or an array) is out of its range."""
-    for parameter, needs in DISTRIBUTIONS[name].ranges.items():
-        require(f"_random_{name}: {parameter}", needs, parameters[parameter])
-    if name == "uniform":
-        low, high = parameters["low"], parameters["high"]
-        if not _holds(low <= high):
-            raise MXNetError(f"_random_uniform: high must be at least low={low}, got {high}")
+_DISTRIBUTIONS: dict[str, Callable[..., None]] = {"uniform": _uniform, "normal": _normal}
 
 
 def require(what: str, needs: str, value: Any) -> None:
     """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
     parameter `what`, is what it `needs` to be."""
-    if not _holds(RANGES[needs](value)):
+    if not np.all(RANGES[needs](value)):
         raise ArgumentValueError(f"{what} must be {needs}, got {value}")
-
-
-def _holds(test: Any) -> bool:
-    return test is True or bool(np.all(test))
 
 
 @with_kernels
@@ -176,24 +116,15 @@ def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> A
 
 
 @with_kernels
-def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, Any]) -> Any:
-    """Fill `out` from a distribution. The parameters are numbers, or arrays: then row i of `out`
-    (all its further axes) belongs to their element i."""
-    first = next(iter(parameters.values()))
-    are_numbers = isinstance(first, (int, float))
-    if are_numbers or xp is np:
-        check(name, parameters)
+def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, float]) -> Any:
+    """Fill `out` from a distribution with these parameters."""
     if xp is not np:
         return draw.kernels[kind_of(xp)](xp, name, rng, out, parameters)
-    flat, step = out.reshape(-1), PIECE
-    if not are_numbers:
-        copies = out.size // max(first.size, 1)
-        parameters = {p: np.repeat(v.reshape(-1), copies) for p, v in parameters.items()}
-        step = max(out.size, 1)
-    fill = DISTRIBUTIONS[name].draw
+    flat = out.reshape(-1)
 
     def piece(i: int) -> None:
-        fill(rng.generator(i), flat[i * step : (i + 1) * step], **parameters)
+        fill = _DISTRIBUTIONS[name]
+        fill(rng.generator(i), flat[i * PIECE : (i + 1) * PIECE], **parameters)
 
-    parallel_for(-(-flat.size // step), piece)
+    parallel_for(-(-flat.size // PIECE), piece)
     return out

@@ -22,12 +22,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini.ops.chunking import BLOCKED, ONE_BLOCK, ROW_BYTES
 from d2lmini.ops.core import Op, Spec, as_specs, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.in_float32 import needs_copies, widened
 from d2lmini.ops.kernels import kind_of
-from d2lmini.ops.reduce import REDUCTIONS, ends_short, reduced_axes
 
 
 class FormulaValue(Typed, Fluent):
@@ -111,55 +109,21 @@ class Local(FormulaValue):
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         if op.formula is not None:
             return op.formula(*inputs, **attrs)
-        xp, kind = inputs[0].xp, type(inputs[0])
+        xp = inputs[0].xp
         arrays = [None if x is None else x.array for x in inputs]
         result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
         if isinstance(result, tuple):
-            return [kind(xp, xp.asarray(part)) for part in result]
-        return kind(xp, xp.asarray(result))
+            return [Local(xp, xp.asarray(part)) for part in result]
+        return Local(xp, xp.asarray(result))
 
 
-class DependsOnBlocks(Exception):
-    """A program computes a sum of this formula in blocks, which rounds it in another way."""
-
-
-class LocalInRows(Local):
-    """An array inside an op whose results must equal those of the program to the bit."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        if op.name in REDUCTIONS and not _in_rows(op, inputs[0].array, attrs):
-            raise DependsOnBlocks
-        return Local._apply(op, inputs, attrs, out)
-
-
-def _in_rows(op: Op, data: Any, attrs: dict[str, Any]) -> bool:
-    """True if blocks of a program (`graph/rows.py`) have all that is reduced to one number, and
-    add it up in the order of `op`: there is one block, or the first axis is not reduced."""
-    if data.size < BLOCKED:
-        return True
-    if op.name == "_sum_to":
-        kept = (1,) * (data.ndim - len(attrs["shape"])) + attrs["shape"]
-        axes = tuple([a for a, n in enumerate(kept) if n == 1])
-    else:
-        axes = reduced_axes(attrs["axis"], data.ndim, attrs["exclude"])
-    if data.size <= ONE_BLOCK:
-        follow_each_other = not axes or axes[-1] - axes[0] < len(axes)
-        return follow_each_other or (0 in axes and ends_short(data, axes))
-    return 0 not in axes and len(data) > 1 and data.nbytes <= len(data) * ROW_BYTES
-
-
-def interpret(
-    op: Op, xp: Any, arrays: Sequence[Any], attrs: dict, kind: type[Local] = Local
-) -> list[Any]:
+def interpret(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
     """The results of the formula on arrays, one primitive after the other."""
     if not needs_copies(op, [a for a in arrays if a is not None]):
-        values = [None if a is None else kind(xp, a) for a in arrays]
+        values = [None if a is None else Local(xp, a) for a in arrays]
         return [y.array for y in results_of(op, values, attrs)]
     wide = [a if a is None else a.astype(widened(op, a.dtype), copy=False) for a in arrays]
-    values = [None if a is None else kind(xp, a) for a in wide]
+    values = [None if a is None else Local(xp, a) for a in wide]
     specs = rounded_specs(op, [a if a is None else Spec(a.shape, a.dtype) for a in arrays], attrs)
     return [
         y.array.astype(spec.dtype, copy=False)

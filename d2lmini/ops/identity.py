@@ -20,8 +20,6 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import (
-    check_choice,
-    check_float,
     check_one_dtype,
     check_one_shape,
     check_storage,
@@ -127,45 +125,6 @@ def make_loss(xp, data, *, out=None):
 
 
 make_loss.gradient()(lambda g: ones_like(g))
-
-
-def _loss(data: Spec, *, normalization: str, **_: Any) -> Spec:
-    check_choice("normalization", normalization, ("null", "batch", "valid"))
-    check_float(data)
-    return data
-
-
-@op(infer=_loss, flops=0, elementwise=True, is_loss=True, onnx="Identity")
-def MakeLoss(
-    xp, data, *, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null",
-    out=None,
-):  # fmt: skip
-    """A copy where the gradient starts: it is `grad_scale`, whatever gradient arrives.
-
-    With normalization 'batch' the gradient is divided by the length of the first axis, with 'valid'
-    by the number of elements above `valid_thresh`.
-    """
-    return copy_values(xp, data, out)
-
-
-@MakeLoss.gradient(saves="data")
-def _(g, data, *, grad_scale, valid_thresh, normalization):
-    ones = ones_like(g)
-    if normalization == "valid":
-        return ones * grad_scale / (data > valid_thresh).sum()
-    if normalization == "batch" and len(data.shape) > 1:
-        grad_scale = grad_scale / data.shape[0]
-    return ones * grad_scale
-
-
-@op("_contrib_gradientmultiplier", flops=0, elementwise=True, onnx="Identity")
-def gradientmultiplier(xp, data, *, scalar: float = 1.0, out=None):
-    """A copy whose gradient is multiplied by `scalar`; a negative number reverses the gradient, as
-    domain-adversarial training does (Ganin and Lempitsky, 2015)."""
-    return copy_values(xp, data, out)
-
-
-gradientmultiplier.gradient()(lambda g, *, scalar: g * scalar)
 
 
 # -- several inputs ------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_one_dtype, check_shape, refuse_gradient
+from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import (
     ALL,
@@ -43,10 +43,9 @@ from d2lmini.ops.core import (
     as_three_axes,
     normalize_axis,
     op,
-    registry,
     with_axis,
 )
-from d2lmini.ops.places import adjoint, integers, positions, scatter, scatter_add, within
+from d2lmini.ops.places import adjoint, integers, positions, scatter, scatter_add
 
 
 def _check_not_empty(size: int, indices: Spec) -> None:
@@ -277,32 +276,3 @@ def one_hot(
 
 
 # -- rows replaced ---------------------------------------------------------------------------------
-
-
-def _infer_index_copy(old: Spec, index: Spec, new: Spec) -> Spec:
-    n = new.shape[0] if new.shape else 0
-    if not old.shape or new.shape[1:] != old.shape[1:] or n > old.shape[0] or index.shape != (n,):
-        raise MXNetError(
-            f"index_copy: old_tensor is {old.shape}, index_vector {index.shape}, new_tensor "
-            f"{new.shape}, need (N, X...), (n,), (n, X...) with n <= N"
-        )
-    check_one_dtype(old, new)
-    return old
-
-
-@op("_contrib_index_copy", infer=_infer_index_copy, flops=0, free_dtypes=("index_vector",))
-def index_copy(xp, old_tensor, index_vector, new_tensor):
-    """old_tensor with rows replaced: y[index_vector[i]] = new_tensor[i].
-
-    (N, X...), (n,), (n, X...) -> (N, X...). An index outside is an IndexError at run time (on a GPU
-    it counts as the nearest end, and of two rows for one place either may remain).
-    """
-    y = old_tensor.copy()
-    y[within(xp, index_vector, y.shape[0], 0)] = new_tensor
-    return y
-
-
-@index_copy.gradient(saves="index_vector")
-def _(g, index_vector):
-    rows = take(g, index_vector, axis=0)
-    return index_copy(g, index_vector, registry["zeros_like"](rows)), None, rows

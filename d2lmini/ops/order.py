@@ -23,7 +23,6 @@ Values have a gradient, which goes back to the position of the element; position
 
 from __future__ import annotations
 
-from functools import partial
 from math import log2, prod
 from typing import Any
 
@@ -38,9 +37,6 @@ from d2lmini.ops.places import adjoint, integers
 from d2lmini.ops.reduce import reshape_to
 from d2lmini.ops.scan import check_positions, find_extreme
 
-#: Sorting costs about 50 ns an element, so small chunks pay off.
-GRAIN = 1 << 15
-
 
 def _lines(shape: Shape, axis: int | None) -> tuple[Shape, int]:
     """The shape of what is sorted, and the axis: the flattened array for None."""
@@ -51,51 +47,15 @@ def _comparisons(data: Spec, **_: Any) -> float:
     return data.size * log2(max(data.size, 2))
 
 
-def _sorting_order(xp: Any, lines: Any, is_ascend: bool) -> Any:
-    """Positions in sorted order; ties by position."""
-    if is_ascend:
-        return xp.argsort(lines, axis=-1, kind="stable")
-    # A stable ascending sort of the reversed line is a stable descending sort.
-    backwards = xp.argsort(lines[..., ::-1], axis=-1, kind="stable")
-    return lines.shape[-1] - 1 - backwards[..., ::-1]
-
-
-def _first_positions(xp: Any, lines: Any, k: int, is_ascend: bool) -> Any:
-    """The first k of `_sorting_order`, without sorting the rest where k is small."""
-    n = lines.shape[-1]
-    if k == 1 and n and not is_ascend:
-        return xp.expand_dims(find_extreme(xp, lines, "argmax", -1), -1)
-    if xp is not np or 8 * k > n or n < 64 or (lines != lines).any():
-        return _sorting_order(xp, lines, is_ascend)[..., :k]
-    place = k - 1 if is_ascend else n - k
-    last = xp.partition(lines, place, axis=-1)[..., place : place + 1]  # the k-th best
-    better = lines < last if is_ascend else lines > last
-    equal = lines == last
-    room = k - better.sum(axis=-1, keepdims=True)
-    chosen = better | (equal & (xp.cumsum(equal, axis=-1, dtype=np.int32) <= room))
-    position = xp.nonzero(chosen)[-1].reshape(*lines.shape[:-1], k)  # rising in each line
-    order = _sorting_order(xp, xp.take_along_axis(lines, position, -1), is_ascend)
-    return xp.take_along_axis(position, order, -1)
-
-
-# -- the ops ---------------------------------------------------------------------------------------
-
-
 @op(
     infer=lambda data, *, axis, is_ascend: Spec(_lines(data.shape, axis)[0], data.dtype),
     flops=_comparisons, output_names=("output0",), mxnet_outputs=2,
 )  # fmt: skip
 def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
-    """Each line along `axis` sorted up or down; dtype and shape kept, (size,) for None."""
+    """The elements in rising order along `axis`, or in falling order; shape and dtype kept."""
     shape, at = _lines(data.shape, axis)
-    if out is None:
-        out = xp.empty(shape, data.dtype)
-
-    def ordered(lines: Any) -> Any:
-        rising = xp.sort(lines, axis=-1)
-        return rising if is_ascend else rising[..., ::-1]
-
-    return chunking.by_lines(xp, data.reshape(shape), at, out, ordered, GRAIN)
+    rising = xp.sort(data.reshape(shape), axis=at)
+    return chunking.place(xp, rising if is_ascend else xp.flip(rising, at), data.dtype, out)
 
 
 @sort.gradient(saves="data data.shape")
@@ -110,12 +70,17 @@ def _infer_first(data: Spec, *, axis: int, k: int, **_: Any) -> Spec:
 
 
 @op("_first", infer=_infer_first, flops=_comparisons, grad=None)
-def first(xp, data, *, axis: int, k: int, is_ascend: bool, out=None):
-    """The positions of the first k elements of each sorted line along `axis`, int64."""
-    if out is None:
-        out = xp.empty(with_axis(data.shape, axis, k), np.int64)
-    body = partial(_first_positions, xp, k=k, is_ascend=is_ascend)
-    return chunking.by_lines(xp, data, axis % data.ndim, out, body, GRAIN)
+def first(xp, data, *, axis: int, k: int, is_ascend: bool):
+    """The positions of the first k elements along `axis` in rising or falling order."""
+    n = data.shape[axis]
+    if k == 1 and n and not is_ascend:
+        return find_extreme(xp, data, "argmax", axis, keepdims=True)
+    if is_ascend:
+        order = xp.argsort(data, axis=axis, kind="stable")
+    else:  # of equal elements the first comes first: sorted from the end, read from the end
+        backwards = xp.argsort(xp.flip(data, axis), axis=axis, kind="stable")
+        order = n - 1 - xp.flip(backwards, axis)
+    return order[chunking.along(axis % data.ndim, slice(k))]
 
 
 def _in_dtype(order: Any, size: int, dtype: Any) -> Any:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_float
+from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
@@ -250,6 +250,7 @@ def _shape_on(g: Any, pool: Geometry) -> Shape:
     return (*g.shape[:2], *pool.size)
 
 
+@refuse_gradient
 @op("_pooling_spread", infer=lambda g, *, pool, **_: Spec(_shape_on(g, pool), g.dtype))
 def pooling_spread(xp, g, *, pool, kind: int, out=None):
     """The gradient of sum or mean pooling: g spread over its window."""
@@ -261,15 +262,7 @@ def pooling_spread(xp, g, *, pool, kind: int, out=None):
     return dx
 
 
-@pooling_spread.gradient()
-def _(g, *, pool, kind):
-    return Pooling(
-        g, kernel=pool.kernel, stride=pool.stride, pad=pool.pad,
-        pooling_convention="full" if pool.hangs_over else "valid",
-        pool_type="sum" if kind == SUM else "avg", count_include_pad=kind != MEAN_ON_IMAGE,
-    )  # fmt: skip
-
-
+@refuse_gradient
 @op("_max_pooling_backward", infer=lambda g, data, y, **_: data)
 def max_pooling_backward(xp, g, data, y, *, pool, out=None):
     """The gradient of max pooling: g goes to the first place of its window that holds y."""
@@ -286,27 +279,3 @@ def max_pooling_backward(xp, g, data, y, *, pool, out=None):
 
     _by_images(body, g, data, y, dx)
     return dx
-
-
-@op("_max_pooling_pick", infer=lambda u, data, y, **_: y)
-def max_pooling_pick(xp, u, data, y, *, pool, out=None):
-    """The value of u, of data's shape, at the argmax of each window of data."""
-    picked = xp.empty(y.shape, u.dtype) if out is None else out
-
-    def body(u: Any, x: Any, y: Any, picked: Any) -> None:
-        picked.fill(0)
-        for outputs, inputs, won in _winners(x, y, pool):
-            picked[outputs] += u[inputs] * won
-
-    _by_images(body, u, data, y, picked)
-    return picked
-
-
-@max_pooling_backward.gradient(saves="data y")
-def _(g, data, y, *, pool):
-    return max_pooling_pick(g, data, y, pool=pool), None, None
-
-
-@max_pooling_pick.gradient(saves="data y")
-def _(g, data, y, *, pool):
-    return max_pooling_backward(g, data, y, pool=pool), None, None

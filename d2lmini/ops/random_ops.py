@@ -1,4 +1,4 @@
-"""Random ops: each distribution with number parameters, array parameters, or "like".
+"""Random ops: uniform, normal, randint, multinomial, shuffle.
 
 >>> from d2lmini import nd, random
 >>> random.seed(3)
@@ -7,15 +7,14 @@
 >>> bool((a == nd.random.normal(shape=(2, 2))).min())
 True
 
-`_random_NAME` draws numbers of `shape`; `_sample_NAME` an array of `shape` for every element of its
-parameter arrays; `_random_NAME_like` numbers in the shape and dtype of its input. Parameters out of
-range fail at run time, as in MXNet: the error is kept on the result. Names and parameters are MXNet
-1.9's; the streams are not (a seed gives other numbers in MXNet, and others on a GPU than on the
-CPU: see `cuda/kernels/random_numbers.py`).
+Parameters are numbers. Those out of range fail at run time, as in MXNet: the error is kept on the
+result. Names and parameters are MXNet 1.9's; the streams are not (a seed gives other numbers in
+MXNet, and others on a GPU than on the CPU: see `cuda/kernels/random_numbers.py`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,8 @@ from d2lmini.base.dtypes import is_float
 from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
-from d2lmini.ops.distributions import DISTRIBUTIONS, Distribution, draw, require
-from d2lmini.ops.identity import copy, copy_values
+from d2lmini.ops.distributions import draw, require
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.signature import Signature, with_signature
 
 # Drawing takes about this many operations per number.
 _FLOPS = 20.0
@@ -51,69 +48,32 @@ def _known(shape: Shape) -> Shape:
     return tuple(shape)
 
 
-def _per_parameter(*inputs: Spec, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
-    if any(other.shape != inputs[0].shape for other in inputs[1:]):
-        shapes = " and ".join(str(i.shape) for i in inputs)
-        raise MXNetError(f"the parameters' shapes {shapes} differ; they must be equal")
-    return Spec(inputs[0].shape + tuple(shape), _floating(dtype))
-
-
 def _empty(xp: Any, out: Any, shape: Shape, dtype: Any) -> Any:
     return xp.empty(shape, dtype) if out is None else out
 
 
-def _declare(name: str, row: Distribution) -> None:
-    """The three ops of a distribution."""
-    defaults = {parameter: float(default) for parameter, default in row.defaults.items()}
-    parameters, numbers = tuple(defaults), dict.fromkeys(defaults, "float")
-    arrays_are = ("mu", "sigma") if name == "normal" else parameters  # the arrays' names
-    shaped, convert = {"shape": (), "dtype": "float32"}, {"shape": "Shape", "dtype": "DType"}
-    short = (name,) if name in ("uniform", "normal") else ()
-
-    @op(f"_random_{name}", aliases=(f"random_{name}", *short), infer=_of_shape, flops=_FLOPS,
-        grad=None)  # fmt: skip
-    @with_signature(
-        Signature((), (*parameters, *shaped, "rng", "out"), defaults | shaped, numbers | convert),
-        row.draw.__doc__,
-    )
-    def _(xp, *, shape=(), dtype="float32", rng, out=None, **given):
-        return draw(xp, name, rng, _empty(xp, out, shape, dtype), defaults | given)
-
-    @op(f"_sample_{name}", aliases=(f"sample_{name}",), infer=_per_parameter, flops=_FLOPS,
-        grad=None)  # fmt: skip
-    @with_signature(
-        Signature(arrays_are, (*shaped, "rng", "out"), shaped, convert, len(parameters)),
-        f"`_random_{name}` for each element of the arrays; ({arrays_are[0]}.shape + shape).",
-    )
-    def sample(xp, *arrays, shape=(), dtype="float32", rng, out=None):
-        place = _empty(xp, out, arrays[0].shape + shape, dtype)
-        return draw(xp, name, rng, place, dict(zip(parameters, arrays, strict=True)))
-
-    @op(f"_random_{name}_like", flops=_FLOPS, grad=None, same_shape=True)
-    @with_signature(
-        Signature(("data",), (*parameters, "rng", "out"), defaults, numbers, 1),
-        f"`_random_{name}` in the shape and dtype of data.",
-    )
-    def _(xp, data, *, rng, out=None, **given):
-        place = _empty(xp, out, data.shape, data.dtype)
-        return draw(xp, name, rng, place, defaults | given)
+_random = partial(op, flops=_FLOPS, grad=None)
 
 
-for _name, _row in DISTRIBUTIONS.items():
-    _declare(_name, _row)
+@_random("_random_uniform", aliases=("random_uniform", "uniform"), infer=_of_shape)
+def random_uniform(
+    xp, *, low: float = 0.0, high: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng,
+    out=None,
+):  # fmt: skip
+    """Evenly from low (included) to high (excluded)."""
+    if not low <= high:
+        raise MXNetError(f"_random_uniform: high must be at least low={low}, got {high}")
+    return draw(xp, "uniform", rng, _empty(xp, out, shape, dtype), {"low": low, "high": high})
 
 
-@op("_in_range", flops=0, same_shape=True, onnx="Identity")
-def in_range(xp, data, *, what: str, needs: str, out=None):
-    """A copy of data, the parameter `what` of a draw; MXNetError at run time unless all of it is
-    what it `needs` to be. As of `_sample_NAME`, arrays on a GPU are not looked at."""
-    if xp is np:
-        require(what, needs, data)
-    return copy_values(xp, data, out)
-
-
-in_range.gradient()(lambda g: g)
-in_range.written_in_mxnet(lambda data, **_: copy(data))
+@_random("_random_normal", aliases=("random_normal", "normal"), infer=_of_shape)
+def random_normal(
+    xp, *, loc: float = 0.0, scale: float = 1.0, shape: Shape = (), dtype: DType = "float32", rng,
+    out=None,
+):  # fmt: skip
+    """Gaussian with mean loc and standard deviation scale."""
+    require("_random_normal: scale", "0 or more", scale)
+    return draw(xp, "normal", rng, _empty(xp, out, shape, dtype), {"loc": loc, "scale": scale})
 
 
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:
@@ -124,7 +84,7 @@ def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spe
     return Spec(_known(shape), dtype)
 
 
-@op("_random_randint", aliases=("random_randint",), infer=_integers, flops=_FLOPS, grad=None)
+@_random("_random_randint", aliases=("random_randint",), infer=_integers)
 def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType = "int32", rng):
     """Integers from low (included) to high (excluded)."""
     return rng.generator(0).integers(low, high, shape, dtype=dtype)
@@ -141,8 +101,8 @@ def _categories(
     return [indices, Spec(result, data.dtype)] if get_prob else [indices]
 
 
-@op("_sample_multinomial", aliases=("sample_multinomial",), infer=_categories, grad=None,
-    flops=_FLOPS, outputs=lambda get_prob=False, **_: 2 if get_prob else 1,
+@_random("_sample_multinomial", aliases=("sample_multinomial",), infer=_categories,
+    outputs=lambda get_prob=False, **_: 2 if get_prob else 1,
     mxnet_outputs=2)  # fmt: skip
 def sample_multinomial(
     xp, data, *, shape: Shape = (), get_prob: bool = False, dtype: DType = "int32", rng

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from d2lmini.base import ArgumentValueError, MXNetError
+from d2lmini.base import ArgumentValueError
 from d2lmini.ops.core import Shape
 
 
@@ -45,22 +45,6 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
         raise ArgumentValueError(
             f"cannot reshape {shape} into {tuple(target)}{backwards}: {problem}"
         ) from None
-
-
-def infer_older(shape: Shape, target: Shape, keep_highest: bool) -> Shape:
-    """The shape that the older attributes `target_shape` and `keep_highest` of reshape mean: sizes,
-    of which a single 0 follows from the others; with `keep_highest` the first axis is kept.
-
-    >>> infer_older((2, 6), (3, 0), False), infer_older((2, 6), (9, 3, 2), True)
-    ((3, 4), (2, 3, 2))
-    """
-    sizes = (shape[0], *target[1:]) if keep_highest else target
-    rest = prod(n for n in sizes if n)
-    if sizes.count(0) == 1 and rest:
-        sizes = tuple([n or prod(shape) // rest for n in sizes])
-    if prod(sizes) != prod(shape):
-        raise MXNetError(f"cannot reshape {shape} into target_shape={target}: it means {sizes}")
-    return sizes
 
 
 class _ReshapeError(Exception):

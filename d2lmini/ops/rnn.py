@@ -32,12 +32,9 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.composed import Composed
-from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, modes, op
+from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, op
 from d2lmini.ops.distributions import standard_uniform
-from d2lmini.ops.formula import pull_back
-from d2lmini.ops.join import concat, split, stack
-from d2lmini.ops.linalg import dot
+from d2lmini.ops.join import concat
 from d2lmini.ops.partial import Conflict
 from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
 
@@ -381,66 +378,11 @@ def rnn_layer(
 @rnn_layer.gradient(saves="y data i2h_weight h2h_weight i2h_bias h2h_bias state state_cell")
 def _(g, y, data, i2h, h2h, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL):
     parameters, cell_head = (i2h, h2h, i2h_bias, h2h_bias), g[1] if mode == "lstm" else None
-    if modes.recording:
-        gs, inputs = g[: 1 + (mode == "lstm")], _given(data, *parameters, state, state_cell)
-        return gradients_by_steps(gs, inputs, needs, mode)
     found = rnn_backward(
         g[0], y[0], y[-1], data, state, *parameters, state_cell, None, cell_head, mode=mode,
         wants_data=needs[0], n_parameters=4,
     )  # fmt: skip
     return found if needs[0] else (None, *found)
-
-
-# -- step by step ----------------------------------------------------------------------------------
-#
-# A gradient that autograd records comes from this formula, so that it can be differentiated again.
-
-
-def _lstm(a: Any, c: Any, _h: Any, cell: Any) -> tuple[Any, Any]:
-    i, f, n, o = split(a + c, num_outputs=4, axis=1)
-    cell = f.sigmoid() * cell + i.sigmoid() * n.tanh()
-    return o.sigmoid() * cell.tanh(), cell
-
-
-def _gru(a: Any, c: Any, h: Any) -> tuple[Any]:
-    ar, az, an = split(a, num_outputs=3, axis=1)
-    cr, cz, cn = split(c, num_outputs=3, axis=1)
-    n = (an + (ar + cr).sigmoid() * cn).tanh()
-    return (n + (az + cz).sigmoid() * (h - n),)
-
-
-#: (products of input and of state, states) -> the next states, by `mode`.
-STEPS: dict[str, Any] = {
-    "rnn_tanh": lambda a, c, _h: [(a + c).tanh()],
-    "rnn_relu": lambda a, c, _h: [(a + c).relu()],
-    "lstm": _lstm,
-    "gru": _gru,
-}
-
-
-def _all_steps(
-    data: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any, h2h_bias: Any, *states: Any,
-    mode: str,
-) -> list[Any]:  # fmt: skip
-    """All states h and the last cell state, of a sequence (T, N, C) or one step (N, C)."""
-    steps: Any = data
-    if data.ndim == 3:
-        steps = split(data, num_outputs=data.shape[0], axis=0, squeeze_axis=True)
-    h = []
-    for x in steps if isinstance(steps, list) else [steps]:
-        a = dot(x, i2h_weight, transpose_b=True) + i2h_bias
-        c = dot(states[0], h2h_weight, transpose_b=True) + h2h_bias
-        states = STEPS[mode](a, c, *states)
-        h.append(states[0])
-    return [h[0] if data.ndim == 2 else stack(*h, axis=0), *states[1:]]
-
-
-_layer = Composed(_all_steps, "_rnn_layer_by_steps")
-
-
-def gradients_by_steps(gs: Any, inputs: Any, needs: Any, mode: str) -> list[Any]:
-    """The gradients of the inputs of `_rnn_layer`, from those of its outputs, recorded."""
-    return pull_back(_layer, gs, inputs, [needs[i] for i in range(len(inputs))], {"mode": mode})
 
 
 # -- back ------------------------------------------------------------------------------------------
@@ -498,6 +440,6 @@ def rnn_backward(
 @rnn_backward.gradient()
 def _(g):
     raise MXNetError(
-        "RNN is not differentiable twice (nor is MXNet's); unroll a cell instead, and record while "
-        "differentiating"
+        "a recurrent layer is not differentiable twice (nor is MXNet's RNN); compute its steps by "
+        "nd.dot, nd.sigmoid and nd.tanh instead"
     )

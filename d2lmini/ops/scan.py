@@ -24,7 +24,6 @@ from d2lmini.base import MXNetError
 from d2lmini.base.callsite import warn
 from d2lmini.base.dtypes import finfo, is_float
 from d2lmini.ops import chunking
-from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import DType, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.slicing import reverse
@@ -97,13 +96,6 @@ def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
 def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
     """Position of the smallest element along `axis`; nan counts as smallest. Else as `argmax`."""
     return _position(xp, data, "argmin", axis, keepdims, out)
-
-
-@refuse_gradient
-@op(infer=lambda data: _infer_position(data, axis=1), flops=reads_all)
-def argmax_channel(xp, data, *, out=None):
-    """`argmax` along axis 1: (N, C, ...) -> (N, ...)."""
-    return argmax.compute(xp, data, axis=1, out=out)
 
 
 # -- running sums ----------------------------------------------------------------------------------

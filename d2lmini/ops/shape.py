@@ -27,15 +27,14 @@ from d2lmini.ops import chunking
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, registry
 from d2lmini.ops.create import progression
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread
-from d2lmini.ops.reshape_codes import infer_older, infer_reshape
+from d2lmini.ops.reshape_codes import infer_reshape
 
 # -- reshape ---------------------------------------------------------------------------------------
 
 
 @op_of_view(mxnet_name="Reshape")
 def reshape(
-    xp, data, *, shape: Shape = (), reverse: bool = False, target_shape: Shape = (),
-    keep_highest: bool = False, out=None,
+    xp, data, *, shape: Shape = (), reverse: bool = False, out=None
 ):  # fmt: skip
     """A copy in another shape, given by sizes and the codes 0, -1, -2, -3, -4 (`reshape_codes`).
 
@@ -45,11 +44,7 @@ def reshape(
     >>> nd.reshape(nd.ones((2, 3, 4)), shape=(0, -1)).shape
     (2, 12)
     """
-    if target_shape and not shape:
-        sizes = infer_older(data.shape, target_shape, keep_highest)
-    else:
-        sizes = infer_reshape(data.shape, shape, reverse)
-    return chunking.place_view(xp, data.reshape(sizes), out)
+    return chunking.place_view(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
 
 
 @op_of_view("_np_reshape", in_mxnet=True)
@@ -77,22 +72,16 @@ def _(data, *, kept, shape):
 
 
 @op_of_view(free_dtypes=("rhs",))
-def reshape_like(
-    xp, lhs, rhs, *, lhs_begin: int | None = None, lhs_end: int | None = None,
-    rhs_begin: int | None = None, rhs_end: int | None = None, out=None,
-):  # fmt: skip
+def reshape_like(xp, lhs, rhs, *, out=None):
     """lhs in the shape of rhs; or its axes lhs_begin:lhs_end in the shape of rhs_begin:rhs_end.
 
     dtype of lhs. MXNetError at the call if the numbers of elements differ.
     """
-    begin, end, _ = slice(lhs_begin, lhs_end).indices(len(lhs.shape))
-    shape = lhs.shape[:begin] + rhs.shape[rhs_begin:rhs_end] + lhs.shape[end:]
-    if prod(shape) != lhs.size:
+    if prod(rhs.shape) != lhs.size:
         raise MXNetError(
-            f"lhs {lhs.shape} has {lhs.size} elements and cannot take the shape {shape} of "
-            f"{prod(shape)} (from rhs {rhs.shape})"
+            f"lhs {lhs.shape} has {lhs.size} elements and cannot take the shape {rhs.shape} of rhs"
         )
-    return chunking.place_view(xp, lhs.reshape(shape), out)
+    return chunking.place_view(xp, lhs.reshape(rhs.shape), out)
 
 
 @op_of_view(mxnet_name="Flatten")

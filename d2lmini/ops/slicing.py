@@ -96,40 +96,6 @@ def _(g, shape, *, axis, begin, end):
     return unslice(g, shape=shape, **_along_axis(shape, axis, begin, end))
 
 
-@lru_cache(maxsize=1024)
-def _like(shape: Shape, like: Shape, axes: Shape | None) -> dict[str, Bounds]:
-    """`slice_like` in terms of `slice`; MXNetError if `shape_like` is longer."""
-    if not axes and len(shape) != len(like):
-        raise MXNetError(
-            f"data is {shape}, shape_like {like}: with different numbers of axes name those to cut "
-            "in axes="
-        )
-    ends: list[int | None] = [None] * len(shape)
-    for a in axes or range(len(shape)):
-        here, there = normalize_axis(a, len(shape), "axes"), normalize_axis(a, len(like), "axes")
-        ends[here] = like[there]
-        if like[there] > shape[here]:
-            raise MXNetError(
-                f"axis {a} of shape_like {like} is longer than that of data {shape}: "
-                "it can be cut, not stretched"
-            )
-    return {"begin": (None,) * len(shape), "end": tuple(ends)}
-
-
-@op_of_view(free_dtypes=("shape_like",))
-def slice_like(xp, data, shape_like, *, axes: Shape | None = (), out=None):
-    """The first part of `data`, as long as `shape_like` on each axis, or on `axes` only.
-
-    dtype of data. MXNetError at the call where `shape_like` is longer.
-    """
-    return slice_.compute(xp, data, **_like(data.shape, shape_like.shape, axes), out=out)
-
-
-@slice_like.gradient(saves="data.shape shape_like.shape")
-def _(g, shape, like, *, axes):
-    return unslice(g, shape=shape, **_like(shape, like, axes)), None
-
-
 # -- reverse ---------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.base import MXNetError
+from d2lmini.ops.checks import refuse_gradient
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.elementwise import Gradient
 from d2lmini.ops.identity import cast_into
@@ -132,7 +132,7 @@ def erf(xp, data, *, out=None):
 
 
 def in_double(
-    name: str, gradient: Gradient, flops: float = 150, **facts: Any
+    name: str, gradient: Gradient | None, flops: float = 150, **facts: Any
 ) -> Callable[[Callable], Op]:
     """Declare a unary op that is computed in float64 and cast back; integers are truncated."""
 
@@ -147,27 +147,6 @@ def in_double(
         return pointwise(name, gradient, integers="exact", flops=flops, **facts)(compute)
 
     return declare
-
-
-@in_double("erfinv", lambda g, y: g * (y * y).exp() * (sqrt(pi) / 2), flops=400)
-def erfinv(xp, data):
-    """The inverse of erf; nan outside [-1, 1], inf at its ends.
-
-    Starts from a simple approximation (Winitzki 2008, good to 0.2 %); Halley's iteration triples
-    the digits each time. Near 1 the iteration uses 1 - erf, which keeps the digits there.
-    """
-    a = xp.minimum(xp.abs(data), 1 - 2.0**-53)
-    rest = 1 - a
-    lg = xp.log1p(-a * a)
-    half = 2 / (pi * 0.147) + lg / 2
-    y = xp.sqrt(xp.sqrt(half * half - lg / 0.147) - half)
-    for _ in range(3):
-        low = _DOUBLE.small(xp, xp.minimum(y, 0.5)) - a
-        high = rest - _DOUBLE.tail(xp, xp.minimum(xp.maximum(y, 0.5), _DOUBLE.top))
-        step = xp.where(y < 0.5, low, high) * (sqrt(pi) / 2) * xp.exp(y * y)
-        y = y - step / (1 + y * step)
-    y = xp.where(xp.abs(data) < 1, y, xp.where(xp.abs(data) == 1, xp.inf, xp.nan))
-    return xp.copysign(y, data)
 
 
 # -- the gamma function and its derivatives --------------------------------------------------------
@@ -241,7 +220,8 @@ def gammaln(xp, data):
     return xp.where(data == -xp.inf, xp.inf, y)
 
 
-@in_double("digamma", lambda g, data: g * registry["_trigamma"](data), in_mxnet=False)
+@refuse_gradient
+@in_double("digamma", None, in_mxnet=False)
 def digamma(xp, data):
     """The derivative of gammaln; nan at negative integers.
 
@@ -252,16 +232,3 @@ def digamma(xp, data):
     y = y - xp.where(low, sum(1 / (x + k) for k in range(_LIFT)), 0.0)
     below = xp.where(offset == 0, xp.nan, y - pi / xp.tan(pi * offset))
     return xp.where(negative, below, y)
-
-
-def _third_derivative(g: Any) -> Any:
-    raise MXNetError("gamma, gammaln: derivatives beyond the second are not supported")
-
-
-@in_double("_trigamma", _third_derivative)
-def trigamma(xp, data):
-    """The derivative of digamma; inf at 0 and at negative integers."""
-    x, negative, offset, z, low = _reduced(xp, data)
-    y = 1 / z + 0.5 / (z * z) + polynomial(xp, _B, 1 / (z * z)) / (z * z * z)
-    y = y + xp.where(low, sum(1 / (x + k) ** 2 for k in range(_LIFT)), 0.0)
-    return xp.where(negative, (pi / xp.sin(pi * offset)) ** 2 - y, y)

@@ -139,7 +139,7 @@ def _(data, indices=None, *, key):
     if len(arrays) > 1 or (arrays and (numbers or not is_at(axes[arrays[0]]))):
         raise MXNetError(
             f"x[{key}] by several arrays, or by True or False, has no counterpart in MXNet's "
-            "files; use take, pick or gather_nd"
+            "files; use take or pick"
         )
     bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
     begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())

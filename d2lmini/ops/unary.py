@@ -187,7 +187,8 @@ unary("trunc", "The whole part: rounds towards zero.", None, integers="kept")
 unary("fix", "The whole part, as `trunc`.", None, ufunc="trunc", integers="kept")
 
 
-def round_values(xp: Any, data: Any, *, out: Any = None) -> Any:
+@pointwise("round", integers="kept")
+def round_(xp, data, *, out=None):
     """The nearest whole number; halves go away from zero (2.5 to 3, -2.5 to -3)."""
     # Not 0.5 itself: 0.49999997 + 0.5 is 1 in float32. The next number below 0.5 avoids this, and
     # where its sum with a half is inexact, the sum rounds up.
@@ -197,21 +198,12 @@ def round_values(xp: Any, data: Any, *, out: Any = None) -> Any:
     return xp.trunc(y, out=out)
 
 
-pointwise("round", integers="kept")(round_values)
-
-
 @pointwise("rint", integers="kept")
 def rint(xp, data, *, out=None):
     """The nearest whole number; halves go down (2.5 to 2, -2.5 to -3), as in MXNet."""
     y = xp.floor(data)
     return xp.add(y, data - y > 0.5, out=out)
 
-
-# -- straight-through estimators: rounded forward, a copy backward -------------------------------
-
-pointwise("_contrib_round_ste", lambda g: g, integers="kept")(round_values)
-unary("_contrib_sign_ste", "`sign`, with a gradient of 1 everywhere.", lambda g: g, ufunc="sign",
-      integers="exact")  # fmt: skip
 
 # -- predicates ----------------------------------------------------------------------------------
 

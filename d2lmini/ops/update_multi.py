@@ -249,11 +249,3 @@ def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, o
         finite = finite & (out[0] != 0)
     out[0] = finite
     return out
-
-
-@refuse_gradient
-@op(infer=_one, flops=_reads_all, reads_out=True, output_dtypes=_float32)
-def all_finite(xp, data, *, init_output: bool = True, out=None):
-    """1 if all elements are finite, else 0: shape (1,), float32. With init_output=False an `out`
-    that is 0 stays 0, so that calls can be chained."""
-    return multi_all_finite.compute(xp, data, init_output=init_output, out=out)

@@ -28,7 +28,6 @@ from d2lmini.ops.identity import where
 from d2lmini.ops.reduce import (
     kept_shape,
     mean,
-    prod_,
     reads_all,
     reduce_into,
     reduced_axes,
@@ -128,9 +127,3 @@ def _known(data: Any, value: float) -> Any:
 def nansum(data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False):
     """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     return sum_(_known(data, 0.0), axis=axis, keepdims=keepdims, exclude=exclude)
-
-
-@composed(flops=reads_all)
-def nanprod(data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False):
-    """Product over `axis` of the elements that are not nan. The gradient at a nan is 0."""
-    return prod_(_known(data, 1.0), axis=axis, keepdims=keepdims, exclude=exclude)

@@ -54,12 +54,6 @@ class Geometry(NamedTuple):
         """Windows of one place, one for every place: no columns are needed."""
         return self.taps == 1 and self.out == self.size and not any(self.pad)
 
-    @property
-    def hangs_over(self) -> bool:
-        """True if a last window extends past the end."""
-        fields = zip(self.padded, self.kernel, self.stride, self.dilate, self.out)
-        return any((o - 1) * s + d * (k - 1) + 1 > n for n, k, s, d, o in fields)
-
 
 @lru_cache(maxsize=1024)
 def geometry(

@@ -259,7 +259,7 @@ class Declared(families.Declared, Optimizer):
 
     _places = {"lr": -1}
     _aliases = {"lr": "learning_rate"}
-    _takes_more = True
+    _passes_on = ("kwargs",)
 
     def __init__(self, *args: Any, **kwargs: Any):
         own, rest = self._take(args, kwargs)

@@ -21,7 +21,7 @@ imbalance    the next operation needed, or nothing was left but, the work of ano
              whose workers share one queue: only the last operation was left
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
-preempted, gc, gil, blocked    operations, or the program between them, were off the CPU: see
+preempted, gc, blocked    operations, or the program between them, were off the CPU: see
              `profiler.cpu_time`. The lines of the program are those between which the time passed
 unexplained  time off the CPU of which the cause is not known, and the engine's own time between the
              end of an operation's dependencies and its readiness
@@ -37,18 +37,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.cpu_time import OffCpu, Span
+from d2lmini.profiler.cpu_time import Intervals, OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
 from d2lmini.profiler.own_time import Between, Segment
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.replay import Conditions, Prediction, Recording
+from d2lmini.profiler.replay import Conditions, OwnTime, Prediction, Recording
 from d2lmini.profiler.schedule_bounds import computing_threads, work_and_chain
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ _ADVICE = {
     "workers": "with a worker for every core",
     "preempted": "if no other thread or program had taken the cores",
     "gc": "without garbage collection",
-    "gil": "if no thread waited for Python's global lock",
-    "blocked": "if no thread slept, read files or waited for locks",
+    "blocked": "if no thread slept, read files or waited for a lock",
 }
 
 
@@ -166,7 +165,7 @@ class _AccountBuilder:
         self.blame = IdleAttribution(trace, cores)
         self.ns = dict.fromkeys(CAUSES, 0.0)
         self.lines: dict[str, dict[str, float]] = {c: {} for c in CAUSES}
-        self.where = lru_cache(None)(_describe)
+        self.where = cache(_describe)
         self.off_cpu = self.blame.off_cpu
 
     def account(self) -> Account:
@@ -179,7 +178,7 @@ class _AccountBuilder:
             self._add(cause, place, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
         recording = Recording(trace)
-        recorded_ns = recording.predict(recording.recorded).ns
+        recorded_ns = recording.simulate(recording.recorded).ended
         error_ns = abs(recorded_ns - wall_ns)
         parts = {}
         for cause in CAUSES:
@@ -188,7 +187,7 @@ class _AccountBuilder:
             if cause in _ADVICE and (self.ns[cause] > 0 or trace.engine_kind == "stepped"):
                 changed = without(cause, recording.recorded, blame)
             if changed is not None:
-                saves = recording.predict(changed).less_than(recorded_ns)
+                saves = recording.foresee(changed)[1].less_than(recorded_ns)
                 most = max(0.0, recorded_ns - least_ns(blame, changed))
                 saves = Prediction(min(saves.low_ns, most), min(saves.high_ns, most))
             parts[cause] = self._part(cause, saves, error_ns, wall_ns)
@@ -303,13 +302,11 @@ def without(cause: str, recorded: Conditions, blame: IdleAttribution) -> Conditi
         run_ns = list(recorded.run_ns)
         for number, parts in blame.off_cpu.items():
             run_ns[number - 1] -= getattr(parts, cause)
-        pauses = recorded.pauses and (cause != "gc" or not trace.cpu.pauses)
-        changed = replace(recorded, run_ns=run_ns, pauses=pauses, lost=_spans(blame, {cause}))
+        changed = replace(recorded, run_ns=run_ns, own_ns=_own_time_without(blame, {cause}))
     elif cause == "waits" and trace.waits:
         changed = replace(recorded, dropped=frozenset(range(len(trace.waits))))
     elif cause == "issuing":
-        kept = _spans(blame, {"program", *OffCpu._fields} - {"gc"})
-        changed = replace(recorded, issuing=0, kept=kept)
+        changed = replace(recorded, own_ns=_own_time_without(blame, {"issuing", "waits"}))
     elif cause == "dependency":
         changed = replace(recorded, order=False)
     elif cause == "transfer":
@@ -325,15 +322,15 @@ def without(cause: str, recorded: Conditions, blame: IdleAttribution) -> Conditi
     return None if changed == recorded else changed
 
 
-def _spans(blame: IdleAttribution, causes: Container[str]) -> tuple[Span, ...]:
-    """The times of the program's threads, and of workers between operations, with these causes."""
-    found = [
-        Span(thread, segment.begin_ns, segment.end_ns, segment.cause)
-        for thread, own in blame.own.items()
-        for segment in own
-    ]
-    found += [span for span in blame.trace.cpu.spans if span.thread not in blame.own]
-    return tuple(span for span in found if span.cause in causes)
+def _own_time_without(blame: IdleAttribution, causes: Container[str]) -> OwnTime:
+    """What is left of a thread's own time."""
+
+    @cache
+    def removed(thread: str) -> Intervals:
+        segments = blame.front(thread, None, blame.begin_ns, blame.end_ns)
+        return Intervals((s.begin_ns, s.end_ns, 1.0) for s in segments if s.cause in causes)
+
+    return lambda thread, begin, end: end - begin - removed(thread).within(begin, end)
 
 
 def least_ns(blame: IdleAttribution, conditions: Conditions) -> float:

@@ -4,15 +4,14 @@
     same = d2lmini.profiler.load("trace.json.gz")
 
 Every place (the CPU, a GPU, its link) is a process and every worker a thread of it; the program's
-threads are a separate process, which shows their waits. An operation is a complete event (`X`), a
-dependency arrow a pair of flow events (`s`, `f`) with their own id. Times are microseconds since
-the start of the trace. An operation that did not run is an instant event (`i`).
+threads are a separate process, which shows their waits. An operation is a complete event (`X`).
+Times are microseconds since the start of the trace. An operation that did not run is an instant
+event (`i`).
 
 The file has every record, with times to the nanosecond, by the tables of `columns`; `load` makes
 the same trace of it. An event names what the operation reads and writes by serial numbers; "site"
 is (number of a code object, offset, line). What no viewer shows is beside the events: facts in
-"otherData", memory changes in "memoryChanges". Events are written one at a time, one per line, so
-that a large trace needs little memory.
+"otherData", memory changes in "memoryChanges".
 
 The format: "Trace Event Format", the Chromium authors; Perfetto's "Visualizing external trace
 formats".
@@ -20,15 +19,14 @@ formats".
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.device import files
-from d2lmini.engine.order import order_of
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import Columns, Sites
 from d2lmini.profiler.records import Change, Operation
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 
-#: Arrows are drawn for that many operations; viewers are slow with more. A reader needs no arrow.
-ARROWS = 20_000
 #: Memory changes in one element of "memoryChanges".
 CHANGES = 4_096
 
@@ -94,12 +90,6 @@ def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
 
 def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ()) -> None:
     """Write a trace to a file, compressed if its name ends in .gz; `marks` are the user's own."""
-    pieces = _join(_lines(trace, marks))
-    files.write(path, _compress(pieces) if os.fspath(path).endswith(".gz") else pieces)
-
-
-def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
-    """The file: a line for each event and each element of "memoryChanges"."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     facts: dict[str, Any] = {"producer": "d2lmini"}
     facts |= {name: getattr(trace, name) for name in columns.FACTS}
@@ -112,32 +102,15 @@ def _lines(trace: Trace, marks: Sequence[Mark]) -> Iterator[str]:
     roles: dict[str, list[int]] = facts.setdefault("roles", {})
     for serial, role in trace.roles.items():
         roles.setdefault(role, []).append(serial)
-    yield f'{{"displayTimeUnit":"ms","otherData":{encode(facts)},\n'
-    arrays: dict[str, Iterator[Any]] = {
-        "traceEvents": _events(trace, marks),
-        "memoryChanges": _changes(trace.memory),
-    }
-    before = ""
-    for name, elements in arrays.items():
-        yield f'{before}"{name}":[\n'
-        comma = ""
-        for element in elements:
-            yield comma + encode(element)
-            comma = ",\n"
-        before = "\n],"
-    yield "\n]}\n"
-
-
-def _join(lines: Iterator[str]) -> Iterator[bytes]:
-    while piece := "".join(islice(lines, 256)):
-        yield piece.encode()
-
-
-def _compress(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(wbits=31)  # 31: with gzip's header
-    for piece in pieces:
-        yield packer.compress(piece)
-    yield packer.flush()
+    events, changes = (
+        ",\n".join(map(encode, part)) for part in (_events(trace, marks), _changes(trace.memory))
+    )
+    text = (
+        f'{{"displayTimeUnit":"ms","otherData":{encode(facts)},\n'
+        f'"traceEvents":[\n{events}\n],"memoryChanges":[\n{changes}\n]}}\n'
+    )
+    packed = os.fspath(path).endswith(".gz")
+    files.write(path, gzip.compress(text.encode(), mtime=0) if packed else text)
 
 
 def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
@@ -147,7 +120,6 @@ def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
     for part in (
         _operations(trace, tracks, sites),
         _waits(trace, tracks, sites),
-        _arrows(trace, tracks),
         _marks(trace, marks, tracks),
     ):
         for event in part:
@@ -218,29 +190,6 @@ def _waits(trace: Trace, tracks: Tracks, sites: Sites) -> Iterator[Event]:
                 **_columns(wait, columns.WAIT, trace.begin_ns),
             },
         }
-
-
-def _arrows(trace: Trace, tracks: Tracks) -> Iterator[Event]:
-    """Arrows from the end of one operation to the start of a dependent one. Each arrow ends in the
-    enclosing slice (`bp`), and starts 1 ns before the end of its slice: at the very end it would
-    belong to the next slice of that worker, or to none."""
-    number = 0
-    operations = trace.operations[:ARROWS]
-    joined = {n: serials for n, serials in trace._joined.items() if n <= len(operations)}
-    for operation, (needs, room) in zip(operations, order_of(operations, joined)):
-        for name, befores in ("value", needs), ("room", room):
-            for before in befores:
-                first = operations[before - 1]
-                if not (first.ran and operation.ran):
-                    continue
-                number += 1
-                flow = {"name": name, "cat": "dependency", "id": number}
-                left_ns = max(first.began_ns, first.ended_ns - 1)
-                begin, end = _us(trace, left_ns), _us(trace, operation.began_ns)
-                where = tracks.of(first.place, first.worker)
-                yield {**flow, "ph": "s", "ts": begin, **where}
-                where = tracks.of(operation.place, operation.worker)
-                yield {**flow, "ph": "f", "bp": "e", "ts": max(begin, end), **where}
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:

@@ -136,15 +136,16 @@ _ALL_NS = 1 << 60
 
 
 def _cpu_time(ns: int, delayed_ns: int | None, pushed: bool, *asleep: int) -> CpuTime:
-    """An older file does not tell why a thread slept: only functions of the program can block."""
+    """Older files tell waits for Python's global lock from other sleeps, or tell of no sleeps."""
     known = pushed and delayed_ns is not None
-    return CpuTime(ns, delayed_ns, pushed, *(asleep or (0, _ALL_NS if known else 0)))
+    blocked_ns = sum(asleep) if asleep else _ALL_NS
+    return CpuTime(ns, delayed_ns, pushed, blocked_ns if known else 0)
 
 
-_SPENT = [int, (None, int), bool]
+_SPENT = tuple([int, (None, int), bool, *asleep] for asleep in ([], [int], [int, int]))
 #: What only some operations have: name -> where the trace keeps it by number, form, type.
 BY_NUMBER: dict[str, tuple[Callable[[Any], dict[int, Any]], Any, Callable[..., Any]]] = {
-    "cpu": (lambda trace: trace.cpu.times, (_SPENT, [*_SPENT, int, int]), _cpu_time),
+    "cpu": (lambda trace: trace.cpu.times, _SPENT, _cpu_time),
     "split": (lambda trace: trace.shared, [is_few, int, int, bool], SplitRecord),
     "joined": (lambda trace: trace._joined, [is_whole], lambda *serials: serials),
 }

@@ -109,8 +109,8 @@ class Bands:
         ]
         worked_ns = sum(ns * known.computes for ns, known in zip(run_ns, self._known))
         busy = min(1.0, worked_ns / max(1, self.recording.simulate(conditions).ended))
-        issuing = conditions.issuing * (1 + (times - 1) * busy)
-        return replace(conditions, run_ns=run_ns, issuing=issuing)
+        longer, own_ns = 1 + (times - 1) * busy, conditions.own_ns
+        return replace(conditions, run_ns=run_ns, own_ns=lambda *span: longer * own_ns(*span))
 
     def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
         """The conditions with the durations of operations that meet others than they met; of a

@@ -7,21 +7,17 @@ in sum, and share the answer by their durations. Their time, less the CPU time, 
 
 preempted   the thread had no core, as the kernel counts: other threads or programs had the cores
 gc          Python's garbage collector ran, which stops all Python code of the process
-gil         the thread waited for Python's global interpreter lock. It does no longer than others
-            run Python meanwhile. And it wakes up at least every 5 ms and then once more to take the
-            lock, so that it cannot sleep for long at a time
-blocked     the thread slept, and could not wait for the interpreter lock: `time.sleep`, a file, a
-            lock. Only functions that the program pushed, and its own code; operations of the
-            library do none of this
-unexplained what is left: the kernel does not say, or either may be
+blocked     the thread slept: `time.sleep`, a file, a lock; also Python's global lock, which the
+            kernel does not tell apart. Only functions that the program pushed, and its own code:
+            operations of the library have locks of their own, which are held briefly
+unexplained what is left: the kernel does not say, or a thread without a core may have kept a lock
 
 >>> import time
 >>> from d2lmini import engine, profile
 >>> with profile() as trace:
 ...     engine.push(lambda: time.sleep(0.01))
->>> parts = trace.off_cpu()[1]
->>> parts.blocked > 5e6, parts.gil
-(True, 0)
+>>> trace.off_cpu()[1].blocked > 5e6
+True
 
 An operation on a device of a given rate sleeps until the time of the device has passed: work.
 """
@@ -58,13 +54,12 @@ class CpuTime(NamedTuple):
     ns          CPU time, or the time of the device if that has a given rate
     delayed_ns  the thread was ready to run, and had no core; None if this is not known
     pushed      a function that the program pushed, rather than an operation of the library
-    gil_ns, blocked_ns    as in the module
+    blocked_ns  as in the module
     """
 
     ns: int
     delayed_ns: int | None
     pushed: bool
-    gil_ns: int = 0
     blocked_ns: int = 0
 
 
@@ -92,7 +87,6 @@ class OffCpu(NamedTuple):
 
     preempted: int = 0
     gc: int = 0
-    gil: int = 0
     blocked: int = 0
     unexplained: int = 0
 
@@ -205,10 +199,8 @@ def split_off_cpu(
             within_ns = int(collections.within(operation.began_ns, operation.ended_ns))
             collected = min(left_ns, within_ns)
             left_ns -= collected
-            gil = min(left_ns, spent.gil_ns)
-            blocked = min(left_ns - gil, spent.blocked_ns)
-            left_ns -= gil + blocked
-            parts[operation.number] = OffCpu(preempted, collected, gil, blocked, left_ns)
+            blocked = min(left_ns, spent.blocked_ns)
+            parts[operation.number] = OffCpu(preempted, collected, blocked, left_ns - blocked)
     return parts
 
 

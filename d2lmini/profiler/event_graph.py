@@ -75,11 +75,6 @@ class ThreadEvent(NamedTuple):
     at: int = -1
 
     @property
-    def pauses(self) -> bool:
-        """True if a push waited for room. Its length follows from a bound on pending work."""
-        return self.wait is not None and self.wait.kind == PAUSE
-
-    @property
     def site(self) -> Site | None:
         """The line that issued or waited."""
         return (self.operation or self.wait).site  # type: ignore[union-attr]

@@ -9,8 +9,8 @@ a worker. `cpu_time` says what a sleep may have been.
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil
@@ -19,19 +19,36 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.engine.thread_clock import Reading, delay_of
 from d2lmini.profiler.cpu_time import CpuTime, Intervals, Span, ThreadReadings
-from d2lmini.profiler.own_time import OWN, WAIT, Step, steps_of
+from d2lmini.profiler.event_graph import events_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
-#: The Python in an operation of the library is at most this; the rest is inside NumPy.
-_PYTHON_NS = 50_000
 #: Times off the CPU that are shorter are too many to keep.
 _SHORTEST_SPAN_NS = 10_000
 #: Sleeps shorter than this are those of any program: for the locks of engine, memory and NumPy.
 _SHORTEST_KNOWN_NS = 200_000
 #: A wait shorter than this needs no sleep.
 _SHORTEST_SLEEP_NS = 20_000
+
+
+#: What a thread does, other than the operation of a number.
+OWN, WAIT = 0, -1
+
+
+class Step(NamedTuple):
+    """A time of a thread. `what`: an operation that it ran, WAIT, or OWN: nothing of this.
+    due_ns: when it was to end, if it did not compute: a worker's next operation was ready."""
+
+    begin_ns: int
+    end_ns: int
+    what: int
+    due_ns: int
+
+    @property
+    def ns(self) -> int:
+        """Its duration."""
+        return self.end_ns - self.begin_ns
 
 
 class Activity(NamedTuple):
@@ -45,13 +62,37 @@ class Activity(NamedTuple):
     sleeps: int
 
 
-def judge(trace: Trace, threads: Sequence[ThreadReadings], delayed_ns: int) -> None:
-    """Enter in `trace.cpu` what the readings of `threads` say. All threads of the process together
-    had no core for `delayed_ns`."""
-    evidence = Evidence(trace)
-    for thread in threads:
-        delayed_ns -= evidence.add(thread)
-    evidence.enter(delayed_ns)
+def steps_of(trace: Trace) -> dict[str, list[Step]]:
+    """The steps of each thread, one after the other from the begin of the trace to its end."""
+    done: dict[str, list[Step]] = defaultdict(list)  # without the time between
+    done[trace.thread or "main"] = []
+    for thread, events in events_of(trace).items():
+        for e in events:
+            ready_ns = e.begin_ns if e.operation else e.end_ns
+            done[thread].append(
+                Step(e.begin_ns, e.end_ns, e.pushed if e.operation else WAIT, ready_ns)
+            )
+    for o in trace.operations:
+        if o.ran and not o.inline:
+            done[o.worker].append(Step(o.began_ns, o.ended_ns, o.number, o.ready_ns))
+    found: dict[str, list[Step]] = {}
+    for thread, own in done.items():
+        steps = found[thread] = []
+        now = trace.begin_ns
+        last = trace.end_ns
+        if thread == trace.thread:  # it waits for the end of everything
+            last = trace.left_ns or last
+        for begin, end, what, ready in [
+            *sorted(own, key=itemgetter(0)),
+            Step(last, trace.end_ns, WAIT, last),
+        ]:
+            begin, end = max(begin, now), max(end, now)
+            if begin > now:
+                steps.append(Step(now, begin, OWN, min(max(now, ready), begin)))
+            if end > begin:
+                steps.append(Step(begin, end, what, end))
+            now = end
+    return found
 
 
 class Evidence:
@@ -64,7 +105,12 @@ class Evidence:
         self._activities: list[Activity] = []
         self._delays: list[tuple[int, int, float]] = []  # of threads between operations
 
-    def add(self, thread: ThreadReadings) -> int:
+    def judge(self, threads: Sequence[ThreadReadings], delayed_ns: int) -> None:
+        """Enter what the readings of `threads` say. All threads of the process together, helpers of
+        operations that were split among them, had no core for `delayed_ns`."""
+        self._enter(delayed_ns - sum(map(self._add, threads)))
+
+    def _add(self, thread: ThreadReadings) -> int:
         """Take in the readings of a thread; returns how long it had no core."""
         steps = self.steps.get(thread.name, [])
         had_none_ns = 0
@@ -73,11 +119,8 @@ class Evidence:
             if first.counts and last.counts:
                 delay_ns = delay_of(last.counts) - delay_of(first.counts)
                 had_none_ns += delay_ns
-            within = steps[
-                bisect_left(steps, begin, key=itemgetter(0)) : bisect_right(
-                    steps, end, key=itemgetter(1)
-                )
-            ]
+            low, high = bisect_left(steps, (begin,)), bisect_right(steps, end, key=itemgetter(1))
+            within = steps[low:high]
             idle = [s for s in within if s.what == WAIT or (s.what == OWN and thread.works)]
             busy = [s for s in within if s not in idle]
             left_ns = self._enter_busy(thread.name, busy, idle, first, last, delay_ns)
@@ -121,63 +164,46 @@ class Evidence:
                 share = (ns + more_ns) / (step.end_ns - step.begin_ns)
                 self._delays.append((step.begin_ns, step.end_ns, share))
 
-    def enter(self, others_ns: int) -> None:
-        """Enter all that is known. Other threads than those that were read had no core for
-        `others_ns` in all: helpers of operations that were split."""
+    def _enter(self, others_ns: int) -> None:
+        """Enter all that is known. Threads that were not read had no core for `others_ns`."""
         shared = self.trace.shared
         collections = Intervals((p.begin_ns, p.end_ns, 1.0) for p in self.cpu.pauses)
-        python: list[tuple[int, int, float]] = []
-        delays: list[tuple[int, int, float]] = []
-        for a in self._activities:
-            begin, end, number, _ = a.step
-            python.append((begin, end, self._python_ns(a) / (end - begin)))
-            delay = begin, end, (a.delayed_ns or 0.0) / (end - begin)
-            (self._delays if number == OWN else delays).append(delay)
-        held, without_core = Intervals(python), Intervals(delays + self._delays)
-        in_engine = Intervals(self._delays)
+        delays = [(a.step.begin_ns, a.step.end_ns, a.delayed_ns / a.step.ns)
+                  for a in self._activities if a.delayed_ns]  # fmt: skip
+        without_core = Intervals(delays + self._delays)
         awaited = {a.step.what: self._awaited_ns(a) for a in self._activities
                    if a.step.what in shared}  # fmt: skip
         scale = min(1.0, max(0, others_ns) / (sum(awaited.values()) or 1))
         for a in self._activities:
             begin, end, number, _ = a.step
             delayed_ns, off_ns = a.delayed_ns or 0.0, a.off_ns
-            held_ns = max(0.0, held.within(begin, end) - self._python_ns(a))
-            kept_ns = held_ns + max(0.0, without_core.within(begin, end) - delayed_ns)
+            pushed = number in self.cpu.pushed
             asleep_ns = max(0.0, off_ns - delayed_ns - collections.within(begin, end))
-            gil_ns, blocked_ns = asleep(asleep_ns, a.sleeps, held_ns, kept_ns)
-            # The thread may have waited for the engine's lock, if one without a core had it.
-            lock_ns = in_engine.within(begin, end) - (delayed_ns if number == OWN else 0.0)
-            blocked_ns = max(0.0, blocked_ns - max(0.0, lock_ns))
-            if a.delayed_ns is None:
-                gil_ns = blocked_ns = 0.0
+            blocked_ns = 0.0
+            own = pushed or number == OWN
+            long = a.sleeps and asleep_ns >= a.sleeps * _SHORTEST_KNOWN_NS
+            if a.delayed_ns is not None and own and long:
+                # A thread without a core may have kept a lock that this one waited for.
+                kept_ns = max(0.0, without_core.within(begin, end) - delayed_ns)
+                blocked_ns = max(0.0, asleep_ns - kept_ns)
             if number == OWN:
                 now = float(begin)
                 for cause, ns in (
-                    ("preempted", delayed_ns), ("gil", gil_ns), ("blocked", blocked_ns),
-                    ("unexplained", asleep_ns - gil_ns - blocked_ns),
+                    ("preempted", delayed_ns), ("blocked", blocked_ns),
+                    ("unexplained", asleep_ns - blocked_ns),
                 ):  # fmt: skip
                     self._enter_span(a.thread, now, ns, cause)
                     now += ns
                 continue
             if number in shared:
-                delayed_ns += awaited[number] * scale
-                off_ns = delayed_ns
-            pushed = number in self.cpu.pushed
+                off_ns = delayed_ns = delayed_ns + awaited[number] * scale
             self.cpu.times[number] = CpuTime(
                 round(end - begin - off_ns),
                 None if a.delayed_ns is None else round(delayed_ns),
                 pushed,
-                round(gil_ns),
-                round(blocked_ns) if pushed else 0,
+                round(blocked_ns),
             )
         self.cpu.spans.sort()
-
-    def _python_ns(self, activity: Activity) -> float:
-        """How long it ran Python at most."""
-        begin, end, number, _ = activity.step
-        busy_ns = max(0.0, end - begin - activity.off_ns)
-        own = number == OWN or number in self.cpu.pushed
-        return busy_ns if own else min(busy_ns, _PYTHON_NS)
 
     def _awaited_ns(self, activity: Activity) -> float:
         """How long an operation waited for its helpers, beyond the time of a piece."""
@@ -188,24 +214,3 @@ class Evidence:
     def _enter_span(self, thread: str, begin_ns: float, ns: float, cause: str) -> None:
         if ns >= _SHORTEST_SPAN_NS:
             self.cpu.spans.append(Span(thread, round(begin_ns), round(begin_ns + ns), cause))
-
-
-def asleep(ns: float, sleeps: int, held_ns: float, kept_ns: float) -> tuple[float, float]:
-    """Of `ns` in `sleeps` sleeps: how long was surely a wait for the interpreter, and how long
-    surely none. Others ran Python meanwhile for `held_ns`, and had it for at most `kept_ns`, since
-    a thread without a core may keep it.
-
-    Such a wait takes two sleeps: until it asks for the lock, after the switch interval at the
-    latest, and until it gets the lock. Fewer sleeps mean that one of them was something else; what
-    the others were is not known.
-
-    >>> asleep(10e6, 4, 30e6, 30e6), asleep(10e6, 1, 30e6, 30e6), asleep(10e6, 4, 0, 0)
-    ((10000000.0, 0.0), (0.0, 10000000.0), (0, 10000000.0))
-    """
-    if ns < sleeps * _SHORTEST_KNOWN_NS or not sleeps:
-        return 0.0, 0.0
-    turn_ns = 1e9 * sys.getswitchinterval()
-    surely = maybe = ns
-    if sleeps * turn_ns / 2 < ns:
-        surely, maybe = 0.0, (sleeps - 1) * turn_ns
-    return min(surely, ns, held_ns), ns - min(maybe, ns, kept_ns)

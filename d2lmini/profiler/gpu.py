@@ -1,4 +1,4 @@
-"""Times of operations on a GPU, and ranges for NVIDIA's tools.
+"""Times of operations on a GPU.
 
 For the engine, an operation on a GPU is complete when its work is on a stream. So a trace puts a
 CUDA event before and after the work, and the GPU records the time at which the stream reaches it.
@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 from d2lmini import engine
-from d2lmini.base import callsite, instrument
 from d2lmini.profiler.records import Operation
 
 
@@ -66,14 +65,3 @@ class GpuTimes:
 
 def _ns_between(device: Any, begin: Any, end: Any) -> int:
     return int(device.xp.cuda.get_elapsed_time(begin, end) * 1e6)
-
-
-class NvtxRanges(instrument.Instrument):
-    """NVTX ranges with the names and lines of a GPU's operations, around the calls that issue them:
-    Nsight Systems shows the ranges above the kernels."""
-
-    def issue(self, task: Any, lane: Any) -> None:
-        lane.device.xp.cuda.nvtx.RangePush(f"{task.name} {callsite.describe(task.site)}")
-
-    def issued(self, task: Any, lane: Any) -> None:
-        lane.device.xp.cuda.nvtx.RangePop()

@@ -314,7 +314,8 @@ class IdleAttribution:
         """What a thread did meanwhile. One that is an operation itself issued at `site`."""
         own = self.own.get(thread)
         if own is None:
-            own = [Segment("issuing", site, begin_ns, end_ns)]
+            whole = Segment("issuing", site, begin_ns, end_ns)
+            own = list(cut(self._lost.get(thread, []), whole))
         for k in range(max(0, bisect_right(own, begin_ns, key=_begin_ns) - 1), len(own)):
             cause, place, begin, end = own[k]
             if begin >= end_ns:

@@ -14,11 +14,11 @@ import gzip
 import json
 import os
 import zlib
-from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate, chain
+from itertools import accumulate
+from pathlib import Path
 from sys import intern
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from d2lmini.base import MXNetError
 from d2lmini.engine.operation import RecordedCost
@@ -28,8 +28,6 @@ from d2lmini.profiler.cpu_time import Span
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
-_OWN = '{"displayTimeUnit":"ms","otherData":'
-
 
 def load(path: str | os.PathLike[str]) -> Trace:
     """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's or
@@ -38,28 +36,22 @@ def load(path: str | os.PathLike[str]) -> Trace:
     from d2lmini.profiler.foreign import find_file, read_foreign
 
     file = find_file(path)
-    counts: Counter[str] = Counter()
+    tree = _read_json(file)
     place = ""
 
     def members() -> Iterator[tuple[str, Any]]:
         nonlocal place
-        for key, value in read_members(file):
-            place = f"{key}[{counts[key]}]: "
-            yield key, value
-            counts[key] += 1
+        for key in sorted(tree, key=lambda key: key != "otherData"):  # the facts come first
+            value = tree[key]
+            for i, one in enumerate(value if isinstance(value, list) else [value]):
+                place = f"{key}[{i}]: "
+                yield key, one
         place = ""
 
-    rest = members()
-    before: list[tuple[str, Any]] = []
+    facts = tree.get("otherData")
+    own = isinstance(facts, dict) and facts.get("producer") == "d2lmini"
     try:
-        for key, value in rest:
-            before.append((key, value))
-            own = isinstance(value, dict) and value.get("producer") == "d2lmini"
-            if key == "otherData" and own:
-                return _read_own(value, rest)
-            if key == "traceEvents":
-                break
-        return read_foreign(file, chain(before, rest))
+        return _read_own(members()) if own else read_foreign(file, members())
     except (LookupError, TypeError, ValueError, StopIteration) as problem:
         what = problem if isinstance(problem, ValueError) else f"{type(problem).__name__} {problem}"
         raise MXNetError(f"{file}: {place}{what}: the file is not as it was written") from problem
@@ -68,72 +60,40 @@ def load(path: str | os.PathLike[str]) -> Trace:
         raise MXNetError(text if file in text else f"{file}: {place}{text}") from problem
 
 
-# -- JSON ------------------------------------------------------------------------------------------
-
-
-def read_members(path: str) -> Iterator[tuple[str, Any]]:
-    """(key, value) of the file's object, array elements one by one. Of our own files a line at a
-    time is read, so that a large trace needs little memory. MXNetError if the file is not JSON, or
-    is cut off; OSError if it cannot be read."""
-    with open(path, "rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    with (
-        gzip.open(path, "rt", encoding="utf-8") if packed else open(path, encoding="utf-8") as file
-    ):
-        try:
-            first = file.readline()
-            if first.startswith(_OWN) and first.endswith(",\n"):
-                yield from _lines_of(first, file)
-            else:
-                yield from _members_of(first + file.read())
-        except (ValueError, EOFError, zlib.error, OSError, RecursionError) as problem:
-            raise MXNetError(f"{path} is not a whole JSON file: {problem}") from problem
+def _read_json(path: str) -> dict[str, Any]:
+    """The object in a file. MXNetError if the file is not JSON, or is cut off; OSError if it cannot
+    be read."""
+    content = Path(path).read_bytes()
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        tree = json.loads(content.decode(), parse_constant=_refuse)
+    except (ValueError, EOFError, zlib.error, OSError, RecursionError) as problem:
+        raise MXNetError(f"{path} is not a whole JSON file: {problem}") from problem
+    if not isinstance(tree, dict):
+        raise MXNetError(f"{path} is not a whole JSON file: expected an object")
+    return tree
 
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
-
-
-def _lines_of(first: str, file: IO[str]) -> Iterator[tuple[str, Any]]:
-    yield "otherData", _decode(first[len(_OWN) : -2])
-    key = ""
-    for line in file:
-        text = line.rstrip()
-        if text.endswith("["):
-            key = text.split('"')[-2]
-        elif text == "]}":
-            return
-        elif text:
-            yield key, _decode(text.removesuffix(","))
-    raise ValueError("it has no end")
-
-
-def _members_of(text: str) -> Iterator[tuple[str, Any]]:
-    tree = _decode(text)
-    if not isinstance(tree, dict):
-        raise ValueError("expected an object")
-    for key, value in tree.items():
-        yield from ((key, one) for one in (value if isinstance(value, list) else [value]))
-
-
 # -- our own traces --------------------------------------------------------------------------------
 
 
-def _read_own(facts: dict[str, Any], members: Iterator[tuple[str, Any]]) -> Trace:
-    reader = _OwnReader(facts)
+def _read_own(members: Iterator[tuple[str, Any]]) -> Trace:
+    reader = _OwnReader(next(members)[1])
     read = {"traceEvents": reader.event, "memoryChanges": reader.changes}
     for key, value in members:
         if key in read:
             check(value, FORMS)
             read[key](value)
-    n = len(reader.trace.operations)
-    for wait in reader.trace.waits:
-        if max(wait.operation, wait.pushed) > n:
+    trace = reader.trace
+    for wait in trace.waits:
+        if max(wait.operation, wait.pushed) > len(trace.operations):
             raise ValueError(f"a wait of {wait.thread} is for an operation that is not there")
-    return reader.trace
+    return trace
 
 
 class _OwnReader:
@@ -150,7 +110,8 @@ class _OwnReader:
             records(trace).extend(
                 kind(*fields, sites.load(saved, text)) for *fields, saved, text in facts[name]
             )
-        trace.cpu.spans += [Span(*span) for span in facts.get("spans", ())]
+        for *span, cause in facts.get("spans", ()):  # older files know "gil", a lock
+            trace.cpu.spans.append(Span(*span, "blocked" if cause == "gil" else cause))
         for role, serials in facts["roles"].items():
             trace.roles.update(dict.fromkeys(serials, role))
         self.sites, self.change_sites = Sites(), Sites()  # their code objects are numbered apart
@@ -199,18 +160,10 @@ class _OwnReader:
             setattr(operation, name, value)
         number = operation.number
         if number != len(trace.operations) + 1:
-            raise MXNetError(
-                f"operation {number} follows operation {len(trace.operations)}: the file is not as "
-                "it was written"
-            )
+            raise ValueError(f"operation {number} follows operation {len(trace.operations)}")
         operation.name = intern(event["name"])
         operation.site = self.sites.load(args["site"], args["issued at"])
         operation.failure, operation.by = args.get("failure"), args.get("by", 0)
-        # Equal numbers are one object, to save memory.
-        if operation.ready_ns == operation.pushed_ns:
-            operation.ready_ns = operation.pushed_ns
-        if operation.began_ns == operation.pushed_ns:
-            operation.began_ns = operation.pushed_ns
         cost = RecordedCost(REAL.load(args["FLOPs"], 0), REAL.load(args["bytes"], 0))
         operation.footprint = self._costs.setdefault(cost, cost)
         for key, (known, _, kind) in columns.BY_NUMBER.items():

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
-from d2lmini.profiler.event_graph import events_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -31,20 +30,7 @@ if TYPE_CHECKING:
 #: The program's own code; shorter is the issuing of the next operation.
 _PROGRAM_NS = 1_000_000
 
-#: What a thread does, other than the operation of a number.
-OWN, WAIT = 0, -1
-
 _begin_ns, _end_ns = attrgetter("begin_ns"), attrgetter("end_ns")
-
-
-class Step(NamedTuple):
-    """A time of a thread. `what`: an operation that it ran, WAIT, or OWN: nothing of this.
-    due_ns: when it was to end, if it did not compute: a worker's next operation was ready."""
-
-    begin_ns: int
-    end_ns: int
-    what: int
-    due_ns: int
 
 
 class Between(NamedTuple):
@@ -79,45 +65,12 @@ class Segment(NamedTuple):
     end_ns: int
 
 
-def steps_of(trace: Trace) -> dict[str, list[Step]]:
-    """The steps of each thread, one after the other from the begin of the trace to its end."""
-    done: dict[str, list[Step]] = defaultdict(list)  # without the time between
-    done[trace.thread or "main"] = []
-    for thread, events in events_of(trace).items():
-        for e in events:
-            ready_ns = e.begin_ns if e.operation else e.end_ns
-            done[thread].append(
-                Step(e.begin_ns, e.end_ns, e.pushed if e.operation else WAIT, ready_ns)
-            )
-    for o in trace.operations:
-        if o.ran and not o.inline:
-            done[o.worker].append(Step(o.began_ns, o.ended_ns, o.number, o.ready_ns))
-    found: dict[str, list[Step]] = {}
-    for thread, own in done.items():
-        steps = found[thread] = []
-        now = trace.begin_ns
-        last = trace.end_ns
-        if thread == trace.thread:  # it waits for the end of everything
-            last = trace.left_ns or last
-        for begin, end, what, ready in [
-            *sorted(own, key=_begin_ns),
-            Step(last, trace.end_ns, WAIT, last),
-        ]:
-            begin, end = max(begin, now), max(end, now)
-            if begin > now:
-                steps.append(Step(now, begin, OWN, min(max(now, ready), begin)))
-            if end > begin:
-                steps.append(Step(begin, end, what, end))
-            now = end
-    return found
-
-
 def own_times(trace: Trace) -> dict[str, list[Segment]]:
     """The segments of each thread of the program, waits among them, in order, from the begin of the
     trace to its end."""
     lost = lost_times(trace)
     found: dict[str, list[Segment]] = {}
-    for thread, events in {trace.thread or "main": [], **events_of(trace)}.items():
+    for thread, events in {trace.thread or "main": [], **trace.events.threads}.items():
         mine = lost.get(thread, lost[""])
         late = [segment for segment in mine if segment.cause == "preempted"]
         segments = found[thread] = []

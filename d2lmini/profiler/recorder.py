@@ -146,14 +146,6 @@ class Recorder(instrument.Instrument):
         operation = self._open.get(task)
         if operation is not None:  # else pushed before the recorder listened
             operation.ready_ns = self._clock()
-            if len(task.reads) > len(operation.reads):
-                reads = tuple(map(serial_of, task.reads))
-                later = reads[len(operation.reads) :]
-                operation.reads = reads
-                self._join(operation, later)
-
-    def _join(self, operation: Any, later: tuple[int, ...]) -> None:
-        """A rendezvous is pushed when its first part joins; it has come to read `later` since."""
 
     def start(self, task: Task, worker: str) -> None:
         operation = self._open.get(task)

@@ -24,27 +24,26 @@ Not in the trace, so not predicted: a different split of batches for other devic
 the engine, as for the end of a thread, which keep their recorded length; Python that runs on
 another engine than the threaded one, so that `workers` of a trace of the naive engine are refused.
 
-`Recording` is the part that all replays of a trace share: `account` replays it under
-many `Conditions`, and use only the length.
+`Recording` is the part that all replays of a trace share: `account` replays it under many
+`Conditions`, and uses only the length.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
-from d2lmini.profiler.cpu_time import Intervals, Pause, Span
 from d2lmini.profiler.event_graph import PAUSE
 from d2lmini.profiler.records import Operation, Wait
 
@@ -56,6 +55,13 @@ if TYPE_CHECKING:
 
 #: Number of small copies that are compared with as many large copies.
 _SAMPLES = 60
+#: How much of a thread's own time from begin to end it takes: name, begin, end -> ns.
+OwnTime = Callable[[str, int, int], float]
+
+
+def as_recorded(thread: str, begin_ns: int, end_ns: int) -> float:
+    """All of it."""
+    return end_ns - begin_ns
 
 
 @dataclass(frozen=True)
@@ -85,27 +91,19 @@ class Conditions:
     """What a replay may change.
 
     workers     number of workers, by place
-    places, run_ns, priorities    of each operation
+    places, run_ns    of each operation
     dropped     positions in trace.waits of waits to leave out
-    issuing     how many times longer the program, but for its pauses, and the hand-overs to
-                workers take; 0: no time
+    own_ns      what is left of the own time of threads, of hand-overs to workers too
     order       False: no operation comes after another
-    pauses      False: the garbage collector takes no time of the program
-    lost        times of threads that are left out
-    kept        times of threads of which `issuing` is not true
     usual       True: no hand-over takes longer than the median of those recorded
     """
 
     workers: Mapping[str, int]
     places: Sequence[str]
     run_ns: Sequence[float]
-    priorities: Sequence[int]
     dropped: Collection[int] = frozenset()
-    issuing: float = 1
+    own_ns: OwnTime = as_recorded
     order: bool = True
-    pauses: bool = True
-    lost: tuple[Span, ...] = ()
-    kept: tuple[Span, ...] = ()
     usual: bool = False
 
 
@@ -119,7 +117,6 @@ class Recording:
             recorded_threads(trace),
             [operation.place for operation in operations],
             [operation.run_ns for operation in operations],
-            [operation.priority for operation in operations],
         )
         taken = _hand_overs(operations)
         self._usual_ns = round(median(taken.values())) if taken else 0
@@ -127,7 +124,6 @@ class Recording:
             max(0, o.began_ns - o.pushed_ns) if o.inline else taken.get(o.number, self._usual_ns)
             for o in operations
         ]
-        self._shares = _shares_of(trace)
         self._weights, self._bound = _bound_of(trace)
         self._names: dict[str, dict[str, None]] = defaultdict(dict)
         for operation, place in zip(operations, self.recorded.places):
@@ -141,10 +137,6 @@ class Recording:
 
         return Bands(self)
 
-    def predict(self, conditions: Conditions) -> Prediction:
-        """The duration of the run under these conditions."""
-        return self.foresee(conditions)[1]
-
     def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
         """A run under these conditions, with the usual contention, and its predicted duration. On a
         virtual clock operations share nothing, and the prediction is exact."""
@@ -157,12 +149,11 @@ class Recording:
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""
-        c = conditions
-        key = c.dropped, c.pauses, c.issuing, c.lost, c.kept
+        key = conditions.dropped, conditions.own_ns
         if key not in self._steps:
-            self._steps[key] = steps_of(self.trace, *key)
+            self._steps[key] = _steps_of(self.trace, *key)
         workers = {place: self._names_of(place, n) for place, n in conditions.workers.items()}
-        run = Simulation(self._jobs(conditions), self._steps[key], workers, self._bound)
+        run = Simulation(self._tasks(conditions), self._steps[key], workers, self._bound)
         run.run()
         return run
 
@@ -171,37 +162,32 @@ class Recording:
         known = sorted(self._names.get(place, ()), key=lambda name: (len(name), name))
         return known[:n] + [f"{place} worker {i}" for i in range(len(known) + 1, n + 1)]
 
-    def _jobs(self, conditions: Conditions) -> list[SimulatedTask]:
-        """The operations as jobs."""
-        jobs: list[SimulatedTask] = []
-        lost, kept = _by_thread(conditions.lost), _by_thread(conditions.kept)
-        for i, old in enumerate(self.trace.operations):
+    def _tasks(self, conditions: Conditions) -> list[SimulatedTask]:
+        """The operations as tasks of the simulation."""
+        tasks: list[SimulatedTask] = []
+        trace = self.trace
+        for i, old in enumerate(trace.operations):
             taken = self._hand_over_ns[i]
             if conditions.usual and not old.inline:
                 taken = min(taken, self._usual_ns)
-            span = old.began_ns - taken, old.began_ns
-            kept_ns = kept[old.worker].within(*span)
-            ns = taken - kept_ns - lost[old.worker].within(*span)
-            hand_over = round(ns * conditions.issuing + kept_ns)
+            taken = round(conditions.own_ns(old.worker, old.began_ns - taken, old.began_ns))
             run_ns = conditions.run_ns[i]
-            job = SimulatedTask(
-                old.number, conditions.places[i], run_ns, hand_over, conditions.priorities[i],
-                old.inline,
-            )  # fmt: skip
-            if self._weights is not None:
-                job.weight = self._weights[i]
-            if (share := self._shares.get(old.number)) is not None:
+            task = SimulatedTask(
+                old.number, conditions.places[i], run_ns, taken, old.priority, old.inline
+            )
+            task.weight = self._weights[i]
+            if old.number in trace.shared:
+                pieces, ns, work_ns, late = trace.shared[old.number]
                 times = run_ns / old.run_ns if old.run_ns else 1.0
-                alone, piece = share.alone * times, share.piece * times
-                job.share = share._replace(alone=alone, piece=piece)
+                alone_ns = max(0, old.run_ns - ns) * times
+                task.share = SharedWork(alone_ns, work_ns / pieces * times, pieces, late)
             if old.by:
-                began_ns = self.trace[old.by].began_ns
-                jobs[old.by - 1].children.append((old.pushed_ns - began_ns, job))
-            jobs.append(job)
+                tasks[old.by - 1].children.append((old.pushed_ns - trace[old.by].began_ns, task))
+            tasks.append(task)
         if conditions.order:
-            for job, (needs, room) in zip(jobs, self.trace.order):
-                job.follows([jobs[number - 1] for number in needs + room])
-        return jobs
+            for task, (needs, room) in zip(tasks, trace.order):
+                task.follows([tasks[number - 1] for number in needs + room])
+        return tasks
 
 
 def replay(
@@ -212,6 +198,10 @@ def replay(
     without_wait_at: Any = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
+    asked = {"workers": workers, "devices": devices, "link_gb_s": link_gb_s}
+    for name, value in asked.items():
+        if value is not None:
+            trace.refuse(f"replay({name}=)")
     threads = _threads(trace, workers)
     place_of = _places(trace, devices)
     dropped = _find_dropped(trace, without_wait_at)
@@ -330,20 +320,10 @@ def _is_at(wait: Wait, where: str, at: Any) -> bool:
 # -- inputs of the simulation ----------------------------------------------------------------------
 
 
-class _OwnTime(NamedTuple):
-    """A thread's own time before a step, and how much of it is left out, and is not issuing."""
-
-    ns: float = 0
-    lost: float = 0
-    kept: float = 0
-
-
-def steps_of(
-    trace: Trace, dropped: Collection[int] = (), pauses: bool = True, issuing: float = 1,
-    lost: Sequence[Span] = (), kept: Sequence[Span] = (),
-) -> dict[str, list[ProgramStep]]:  # fmt: skip
-    """The steps of each thread of the program, by name, without the operations that others issued;
-    the other arguments are `Conditions`.
+def _steps_of(
+    trace: Trace, dropped: Collection[int], own_ns: OwnTime
+) -> dict[str, list[ProgramStep]]:
+    """The steps of each thread of the program, by name, without the operations that others issued.
 
     A trace does not record which thread started another. A thread is assumed to start at its
     recorded delay after what the first thread had done last. The first thread ends with a wait for
@@ -357,37 +337,28 @@ def steps_of(
     started: dict[int, list[str]] = defaultdict(list)  # after which event of the first thread
     for name, events in threads.items():
         started[bisect_right(over, events[0].begin_ns) - 1].append(name)
-    collected = trace.cpu.pauses
-    parts = _by_thread([*lost, *(() if pauses else collected)]), _by_thread([*kept, *collected])
-
-    def add(own: _OwnTime, name: str, begin_ns: int, end_ns: int) -> _OwnTime:
-        within = (part[name].within(begin_ns, end_ns) for part in parts)
-        return _OwnTime(*map(sum, zip(own, (end_ns - begin_ns, *within), strict=True)))
-
-    def length_of(own: _OwnTime) -> int:
-        return max(0, round(own.ns - own.lost + (issuing - 1) * (own.ns - own.kept)))
 
     def walk(
-        name: str, events: Sequence[ThreadEvent], own: _OwnTime, base_ns: int
-    ) -> Iterator[tuple[ProgramStep | None, _OwnTime]]:
+        name: str, events: Sequence[ThreadEvent], own: float, base_ns: int
+    ) -> Iterator[tuple[ProgramStep | None, float]]:
         """For each event of a thread its step, if it is one, and the own time since the last step;
         the time before the first counts from `base_ns`."""
         for i, event in enumerate(events):
             gap_ns = event.gap_ns if i else max(0, event.begin_ns - base_ns)
-            if gap_ns:
-                own = add(own, name, event.begin_ns - gap_ns, event.begin_ns)
+            own += own_ns(name, event.begin_ns - gap_ns, event.begin_ns)
             step = None
             if event.operation is not None:
-                step = ProgramStep(length_of(own), event.operation.number)
-            elif not (event.pauses or event.at in dropped):
-                jobs, on_ns = graph.awaited[event.at]
-                step = ProgramStep(length_of(own), 0, jobs, round(on_ns * issuing), event.wait)
+                step = ProgramStep(round(own), event.operation.number)
+            elif event.at not in dropped and trace.waits[event.at].kind != PAUSE:
+                awaited, on_ns = graph.awaited[event.at]
+                on_ns = round(own_ns(name, event.end_ns - on_ns, event.end_ns))
+                step = ProgramStep(round(own), 0, awaited, on_ns, event.wait)
             if step is not None:
-                own = _OwnTime()
+                own = 0
             yield step, own
 
     found: dict[str, list[ProgramStep]] = {main: []}
-    steps, own = found[main], _OwnTime()
+    steps, own = found[main], 0.0
     walked = chain([(None, own)], walk(main, mine, own, trace.begin_ns))
     for i, (step, now) in enumerate(walked, start=-1):
         own = now
@@ -399,23 +370,11 @@ def steps_of(
             if steps:
                 steps[-1] = steps[-1]._replace(starts=(*steps[-1].starts, name))
     last_ns = max([trace.begin_ns, *over])
-    own = add(own, main, last_ns, max(last_ns, trace.left_ns))
+    own += own_ns(main, last_ns, max(last_ns, trace.left_ns))
     ended = (o.ended_ns for o in trace.operations if o.ended_ns <= trace.end_ns)
-    after_ns = max(0, trace.end_ns - max(trace.left_ns, *ended, 0))
-    steps.append(ProgramStep(length_of(own), after=round(after_ns * issuing)))
+    done_ns = min(max(trace.left_ns, *ended, 0), trace.end_ns)
+    steps.append(ProgramStep(round(own), after=round(own_ns(main, done_ns, trace.end_ns))))
     return found
-
-
-def _by_thread(spans: Iterable[Span | Pause]) -> dict[str, Intervals]:
-    """The times of each thread; where several overlap they count once."""
-    found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
-    for span in sorted(spans, key=attrgetter("begin_ns")):
-        own = found[span.thread]
-        begin_ns = max(span.begin_ns, own[-1][1]) if own else span.begin_ns
-        if begin_ns < span.end_ns:
-            own.append((begin_ns, span.end_ns, 1.0))
-    none = Intervals(())
-    return defaultdict(lambda: none, {thread: Intervals(own) for thread, own in found.items()})
 
 
 def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> list[int]:
@@ -493,33 +452,24 @@ def _hand_overs(operations: Iterable[Operation]) -> dict[int, int]:
     return taken
 
 
-def _shares_of(trace: Trace) -> dict[int, SharedWork]:
-    """The operations that were split, by number."""
-    found: dict[int, SharedWork] = {}
-    for number, (pieces, ns, work_ns, late) in trace.shared.items():
-        alone_ns = max(0, trace[number].run_ns - ns)
-        found[number] = SharedWork(alone_ns, work_ns / pieces, pieces, late)
-    return found
-
-
-def _bound_of(trace: Trace) -> tuple[list[float] | None, float | None]:
+def _bound_of(trace: Trace) -> tuple[list[float], float | None]:
     """The weight of each operation, its bytes, to which the bound applies; and the largest pending
     weight when a paused push continued. None if no push paused."""
-    ends = [wait.end_ns for wait in trace.waits if wait.kind == PAUSE]
-    if not ends:
-        return None, None
     weights = [operation.nbytes or 1.0 for operation in trace.operations]
-    pushed = [operation.pushed_ns for operation in trace.operations]
-    came = [0.0, *accumulate(weights)]
-    ended = (operation.ended_ns for operation in trace.operations)
-    over = sorted(zip(ended, weights, strict=True))
-    went = [0.0, *accumulate(weight for _, weight in over)]
-    # The paused operation is pushed right after, and counts.
-    return weights, max(
-        came[min(bisect_right(pushed, end) + 1, len(weights))]
-        - went[bisect_right(over, end, key=itemgetter(0))]
-        for end in ends
-    )
+    bound = None
+    pauses = [wait for wait in trace.waits if wait.kind == PAUSE]
+    if pauses:
+        pushed = [operation.pushed_ns for operation in trace.operations]
+        came = [0.0, *accumulate(weights)]
+        over = sorted(zip((o.ended_ns for o in trace.operations), weights, strict=True))
+        went = [0.0, *accumulate(weight for _, weight in over)]
+        # The paused operation is pushed right after, and counts.
+        bound = max(
+            came[min(bisect_right(pushed, pause.end_ns) + 1, len(weights))]
+            - went[bisect_right(over, pause.end_ns, key=itemgetter(0))]
+            for pause in pauses
+        )
+    return weights, bound
 
 
 # -- results of the simulation ---------------------------------------------------------------------
@@ -547,7 +497,7 @@ def _enter_waits(predicted: Trace, run: Simulation) -> None:
     begin = predicted.begin_ns
     for wait, thread, pushed, began, ended in run.waits:
         if wait is None:
-            wait = Wait("backpressure", None, 0, pushed, None, thread, 0, 0)
+            wait = Wait(PAUSE, None, 0, pushed, None, thread, 0, 0)
         predicted.waits.append(
             wait._replace(pushed=pushed, begin_ns=begin + began, end_ns=begin + ended)
         )

@@ -30,7 +30,6 @@ import time
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +39,13 @@ from d2lmini.base.scopes import Scope, Undo
 from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
-from d2lmini.engine.lane_times import find_lane_time
 from d2lmini.engine.order import Before, ancestors, order_of
-from d2lmini.engine.scheduler import thread_state
+from d2lmini.engine.scheduler import find_lane_time, thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
-from d2lmini.profiler.evidence import judge
-from d2lmini.profiler.gpu import GpuTimes, NvtxRanges
+from d2lmini.profiler.evidence import Evidence
+from d2lmini.profiler.gpu import GpuTimes
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.recorder import Recorder, serial_of, this_thread
 from d2lmini.profiler.records import Copy, Notice, Operation, SplitRecord
@@ -123,7 +121,8 @@ class Trace(Recorder):
         self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
         self.prediction: Prediction | None = None
-        self._joined: dict[int, tuple[int, ...]] = {}  # Vars that a rendezvous came to read
+        # Of operations in a loaded trace: Vars that they came to read after their push.
+        self._joined: dict[int, tuple[int, ...]] = {}
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
         self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
@@ -159,7 +158,7 @@ class Trace(Recorder):
         self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
         self._resolve_shares()
         if self._timing:
-            judge(self, *self.cpu.finish(self.begin_ns, self.end_ns))
+            Evidence(self).judge(*self.cpu.finish(self.begin_ns, self.end_ns))
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -210,9 +209,6 @@ class Trace(Recorder):
         super().end(task, failure)
         if self._timing and operation is not None and operation.began_ns and _computes_here(task):
             self.cpu.note(operation.ended_ns, task.predicted_us >= LONG_US)
-
-    def _join(self, operation: Operation, later: tuple[int, ...]) -> None:
-        self._joined[operation.number] = later
 
     def issue(self, task: Task, lane: Any) -> None:
         operation = self._open.get(task)
@@ -429,13 +425,6 @@ class Trace(Recorder):
         describes the method and its limits."""
         from d2lmini.profiler.replay import replay
 
-        for name, value in (
-            ("workers", workers),
-            ("devices", devices),
-            ("link_gb_s", link_gb_s),
-        ):
-            if value is not None:
-                self.refuse(f"replay({name}=)")
         return replay(self, workers, devices, link_gb_s, without_wait_at)
 
     def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
@@ -508,16 +497,12 @@ def _count_workers() -> dict[str, int]:
 class Profile(Scope):
     """The scope of `profile()`."""
 
-    def __init__(self, nvtx: bool = False) -> None:
+    def __init__(self) -> None:
         self.trace = Trace()
-        self._ranges = NvtxRanges() if nvtx else None
 
     def _begin(self, undo: Undo) -> Trace:
         engine.waitall()
         undo.append(self.trace.finish)
-        if self._ranges is not None:
-            undo.append(partial(instrument.remove, self._ranges))
-            instrument.add(self._ranges)
         self.trace.begin()
         return self.trace
 
@@ -533,12 +518,12 @@ class Profile(Scope):
             engine.waitall()
 
 
-def profile(nvtx: bool = False) -> Profile:
+def profile() -> Profile:
     """Record the engine's activity within the scope. The scope waits for an idle engine at its
     start and end; the final wait does not count as the program's, and Ctrl-C skips it. Errors of
     operations are raised at the end, if the scope itself raised none. Within `engine.stepped()`
     times are those of the virtual clock. Operations of a GPU have the times of the GPU's work, not
-    of the host. `nvtx` adds ranges for NVIDIA's tools, named after operation and line.
+    of the host.
 
     What it costs, measured in turns with and without: an empty task 7 us, an operation on tiny
     arrays 5 us (7 us in place of 2, since it reports all its events in one), a wait 2 us, the call
@@ -546,4 +531,4 @@ def profile(nvtx: bool = False) -> Profile:
     takes 40 to 50 us longer, 10 %: the code of its eight events is no longer in the caches after
     the product. The bars of a timeline are as short as without a trace; the gaps between them grow.
     """
-    return Profile(nvtx)
+    return Profile()

@@ -4,10 +4,8 @@
 >>> noise = sym.random.normal(0, 0.1, shape=(2, 3))
 >>> noise.infer_shape()
 ([], [(2, 3)], [])
->>> sym.random.uniform(sym.var("low"), sym.var("high"), shape=4).list_arguments()  # 4 of each
-['low', 'high']
 
-The functions and their arguments are those of `nd.random`; parameters are numbers, or all Symbols.
+The functions and their arguments are those of `nd.random`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.ops.core import registry
-from d2lmini.ops.random_functions import LIKE, functions, op_for
 from d2lmini.symbol.compose import compose
 from d2lmini.symbol.namespaces import function_of
 from d2lmini.symbol.symbol import Symbol, tracer
@@ -24,18 +21,35 @@ from d2lmini.symbol.symbol import Symbol, tracer
 def draw(
     name: str, parameters: dict[str, Any], /, shape: Any = None, dtype: Any = ..., **kwargs: Any
 ) -> Symbol:
-    """A draw of the distribution `name` with these parameters, numbers or Symbols."""
-    op = op_for(name, parameters, Symbol)
+    """A draw of the distribution `name` with these parameters."""
     kwargs.pop("ctx", None)
     if shape is not None:
         kwargs["shape"] = shape
-    elif tracer.capture is not None and not op.arity:
+    elif tracer.capture is not None:
         kwargs["shape"] = 1  # a net that is traced draws one number, as nd.random does
     if dtype is not ...:
         kwargs["dtype"] = dtype
-    if op.arity:
-        return compose(op, tuple(parameters.values()), kwargs)
-    return compose(op, (), {**kwargs, **parameters})
+    return compose(registry[f"_random_{name}"], (), {**kwargs, **parameters})
+
+
+def uniform(low=0, high=1, shape=None, dtype=..., **kwargs) -> Symbol:
+    """Evenly from low (included) to high (excluded)."""
+    return draw("uniform", {"low": low, "high": high}, shape, dtype, **kwargs)
+
+
+def normal(loc=0, scale=1, shape=None, dtype=..., **kwargs) -> Symbol:
+    """Gaussian with mean loc and standard deviation scale."""
+    return draw("normal", {"loc": loc, "scale": scale}, shape, dtype, **kwargs)
+
+
+def randn(*shape, loc=0, scale=1, **kwargs) -> Symbol:
+    """`normal` with the sizes as arguments: randn(2, 3)."""
+    return normal(loc, scale, shape, **kwargs)
+
+
+def randint(low, high, shape=None, dtype="int32", **kwargs) -> Symbol:
+    """Integers from low (included) to high (excluded), int32 by default."""
+    return draw("randint", {"low": low, "high": high}, shape, dtype, **kwargs)
 
 
 def multinomial(
@@ -50,7 +64,4 @@ def multinomial(
 shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
 shuffle.__qualname__ = "random.shuffle"
 
-FUNCTIONS = functions(draw) | {name: function_of(op, name, "random.") for name, op in LIKE.items()}
-globals().update(FUNCTIONS)
-
-__all__ = ["multinomial", "shuffle", *FUNCTIONS]
+__all__ = ["multinomial", "normal", "randint", "randn", "shuffle", "uniform"]

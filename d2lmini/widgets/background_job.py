@@ -11,8 +11,7 @@ would on the main thread: the engine is as usable afterwards as after Ctrl-C. Ta
 run to their end, so that the state they change, such as a net's parameters, keeps valid values; a
 second `cancel` drops the tasks that have not begun, and reading their results raises "cancelled".
 
-A notebook shows a thread's output in the cell that is running at that time. What a job prints on
-its own thread is captured instead, and the lines of other threads pass through.
+A notebook shows what a job prints on its own thread in the cell that is running at that time.
 
 >>> from d2lmini.widgets.background_job import BackgroundJob
 >>> job = BackgroundJob(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
@@ -25,26 +24,21 @@ its own thread is captured instead, and the lines of other threads pass through.
 from __future__ import annotations
 
 import atexit
-import io
 import os
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sized
-from itertools import chain, repeat
+from collections.abc import Callable
 from typing import Any
 
 from d2lmini import engine
-from d2lmini.base import MXNetError, callsite, forks
-from d2lmini.engine.failure import join_summaries
+from d2lmini.base import callsite
 from d2lmini.engine.scheduler import interrupts
 
 #: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
 NAME = "experiment"
 
 _started: weakref.WeakSet[BackgroundJob] = weakref.WeakSet()
-_door = forks.guard(threading.Lock())
 
 
 class Cancelled(BaseException):
@@ -59,7 +53,6 @@ class BackgroundJob:
     result     the function's result, once the job is done
     problem    of a failed job: the error, and the user's line that raised it, as text
     done, total    the progress that the job has reported; total is None if unknown
-    printed    what a job on its own thread has printed
     begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all its
                           pushed tasks were computed
     """
@@ -74,7 +67,6 @@ class BackgroundJob:
         self.state = "new"
         self.result: Any = None
         self.problem = ""
-        self.printed = ""
         self.done: float = 0
         self.total: float | None = None
         self.begin_s = 0.0
@@ -126,23 +118,23 @@ class BackgroundJob:
         """Run on a new thread; an error there becomes `problem`."""
         self.enter()
         _started.add(self)
-        self._thread = threading.Thread(target=self._run_capturing, name=NAME, daemon=True)
+        self._thread = threading.Thread(target=self._run_beside, name=NAME, daemon=True)
         self._thread.start()
 
     def run(self) -> Any:
         """Run on this thread and return the result; errors pass through."""
         self.enter()
         try:
-            return self._call(engine.waitall)
+            return self._call()
         finally:
             self.leave()
 
-    def _call(self, settle: Callable[[], object]) -> Any:
+    def _call(self) -> Any:
         mine = threading.get_ident()
         before, interrupts[mine] = interrupts.get(mine), self.check
         try:
             self.result = self.function(self)
-            settle()
+            engine.waitall()
             self.state = "done"
         except Exception:
             self.state = "cancelled" if self._heard else "failed"
@@ -157,10 +149,9 @@ class BackgroundJob:
                 interrupts[mine] = before
         return self.result
 
-    def _run_capturing(self) -> None:
-        kept = _capture_prints()
+    def _run_beside(self) -> None:
         try:
-            self._call(_settle)
+            self._call()
         except BaseException as problem:
             if self.state == "failed":
                 self.problem = describe_error(problem)
@@ -168,8 +159,6 @@ class BackgroundJob:
         # alive.
         if self.state != "done":
             self._finish()
-        _end_capture()
-        self.printed = kept.getvalue()
         try:
             if self.over is not None:
                 self.over(self)
@@ -186,9 +175,6 @@ class BackgroundJob:
                 continue
         finally:
             interrupts.pop(threading.get_ident(), None)
-        also = _failures()
-        if also:
-            self.problem = "\n".join(filter(None, (self.problem, f"also failed: {also}")))
 
     # -- asked on its own thread -------------------------------------------------------------------
 
@@ -206,91 +192,18 @@ class BackgroundJob:
             engine.cancel_pending()
         self._heard = self._asked
 
-    def progress(self, done: Any, total: float | None = None) -> Any:
-        """Report progress: `progress(3, 10)`, or `for x in progress(xs)`. May raise Cancelled."""
-        if isinstance(done, Iterable):
-            return self._each(done)
+    def progress(self, done: float, total: float | None = None) -> None:
+        """Report progress, such as `progress(3, 10)`. Raises Cancelled if the job was cancelled."""
         self.done, self.total = done, total
-        self.step()
-        return None
-
-    def _each(self, items: Iterable[Any]) -> Iterator[Any]:
-        self.done, self.total = 0, len(items) if isinstance(items, Sized) else None
-        for item in items:
-            self.step()
-            yield item
-            self.done += 1
-        self.step()
-
-    def step(self) -> None:
-        """Raise Cancelled if the job was cancelled."""
         if self._asked:
             self._drop()
             raise Cancelled
 
 
-def _settle() -> None:
-    """Wait for everything; MXNetError for every failure, also if its results are unreachable: the
-    warning of `waitall` would be lost on a thread."""
-    engine.current.wait_idle("experiment")
-    problem = _failures()
-    if problem:
-        raise MXNetError(problem)
-
-
-def _failures() -> str:
-    """The failures that no wait has reported yet, in words."""
-    with engine.current.lock:
-        failures, dropped = engine.current.take_unreported()
-    reports = sorted(
-        [*(failure.report for failure in failures), *dropped], key=lambda failure: failure.order
-    )
-    return join_summaries([report.summary() for report in reports])
-
-
 def describe_error(error: BaseException) -> str:
     """An error as text: its message, and the user's lines that led there, the innermost first."""
-    lines = [f"{type(error).__name__}: {error}"]
-    words = chain(["at"], repeat("called from"))
-    for word, site in zip(words, reversed(callsite.lines_of_error(error))):
-        lines.append(f"  {word} {callsite.describe(site)}")
-    return "\n".join(lines)
-
-
-# -- what it prints --------------------------------------------------------------------------------
-
-
-class _StdoutByThread:
-    """Replaces sys.stdout while any thread's lines are captured."""
-
-    def __init__(self, real: Any):
-        self.real = real
-        self.kept: dict[int, io.StringIO] = {}
-
-    def write(self, text: str) -> int:
-        return int(self.kept.get(threading.get_ident(), self.real).write(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-
-def _capture_prints() -> io.StringIO:
-    """Capture from now on what this thread prints."""
-    kept = io.StringIO()
-    with _door:
-        if not isinstance(sys.stdout, _StdoutByThread):
-            sys.stdout = _StdoutByThread(sys.stdout)
-        sys.stdout.kept[threading.get_ident()] = kept
-    return kept
-
-
-def _end_capture() -> None:
-    with _door:
-        switch = sys.stdout
-        if isinstance(switch, _StdoutByThread):
-            switch.kept.pop(threading.get_ident(), None)
-            if not switch.kept:
-                sys.stdout = switch.real
+    lines = [f"  at {callsite.describe(site)}" for site in callsite.lines_of_error(error)]
+    return "\n".join([f"{type(error).__name__}: {error}", *reversed(lines)])
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,7 +8,7 @@ Control(name='size', kind='slider', value=1100, low=100, high=2000, step=100, ch
 >>> control("where", ["host", "device"]).value
 'host'
 
-    (low, high), (low, high, step), range(...)    a slider; low and high are included
+    (low, high), (low, high, step)    a slider; low and high are included
     [a, b, c]     a choice of these values; rising numbers get a slider
     True, False   a switch
     other values  are fixed: no control
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-#: The approximate number of steps of a slider over fractions without a given step.
+#: The number of steps of a slider over fractions without a given step.
 STEPS = 100
 
 #: Marks that no default was given.
@@ -90,11 +90,6 @@ def control(name: str, given: Any, default: Any = MISSING) -> Control | None:
             raise ValueError(f"{name}: an empty list leaves no choice; name one value at least")
         at = next((i for i, value in enumerate(given) if _same(value, default)), 0)
         return Control(name, "choice", given[at], choices=tuple(given))
-    if isinstance(given, range):
-        if not given:
-            raise ValueError(f"{name}: {given} is empty; a slider needs one value at least")
-        ends = sorted((given[0], given[-1]))
-        return _slider(name, (*ends, abs(given.step)), default)
     if isinstance(given, tuple):
         return _slider(name, given, default)
     return None
@@ -108,21 +103,12 @@ def _slider(name: str, given: tuple[Any, ...], default: Any) -> Control:
     if not low <= high or not all(map(math.isfinite, given)):
         raise ValueError(f"{name}: low must be at most high, both finite, got {given}")
     whole = isinstance(low, int) and isinstance(high, int)
-    step = given[2] if len(given) == 3 else 1 if whole else _round_step(high - low)
+    step = given[2] if len(given) == 3 else 1 if whole else (high - low) / STEPS or 1.0
     if not step > 0:
         raise ValueError(f"{name}: the step must be more than 0, got {given}")
     made = Control(name, "slider", low, low, high, step)
     stands = default if _is_number(default) and low <= default <= high else (low + high) / 2
     return Control(name, "slider", made.nearest(stands), low, high, step)
-
-
-def _round_step(length: float) -> float:
-    """The nearest step that is 1, 2 or 5 times a power of ten."""
-    if not length:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(length / STEPS))
-    factor = next(step for step in (1, 2, 5, 10) if step * power * STEPS >= length * (1 - 1e-9))
-    return float(f"{factor * power:.1g}")
 
 
 def _is_number(value: Any) -> bool:

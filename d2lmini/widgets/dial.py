@@ -186,14 +186,11 @@ class MemoryDial(Panel):
         if self._now is None:
             return None
         self._sample(self._now)
-        return {"state": self.state(), "curve": True}, [self._curve()]
+        return {"state": self.state(), "curve": list(self._last.points)}, []
 
     def whole(self) -> Message:
         told, images = super().whole()
-        return {**told, "curve": True}, [*images, self._curve()]
-
-    def _curve(self) -> np.ndarray:
-        return np.array(list(self._last.points), np.float64).reshape(-1, 4)
+        return {**told, "curve": list(self._last.points)}, images
 
 
 def memory_dial(f: Callable[[], object], limits_mb: Sequence[float] | None = None) -> MemoryDial:

@@ -33,9 +33,6 @@ from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.controls import Control
 
-#: This many characters of a run's printed output are shown, the last ones.
-SHOWN = 4000
-
 
 class Panel(Widget):
     """Controls and runs; a subclass defines what a run does.
@@ -58,7 +55,6 @@ class Panel(Widget):
         self._job: BackgroundJob | None = None
         self._door = threading.Lock()
         self._drawn: DrawnPicture | None = None
-        self._stale = False  # are there runs that the picture lacks?
         self._drawing = threading.Lock()
 
     # -- what a subclass overrides -----------------------------------------------------------------
@@ -121,7 +117,7 @@ class Panel(Widget):
         """Forget the runs, as the Clear button does."""
         with self._drawing:
             self.forget()
-            self._drawn, self._stale = None, False
+            self._drawn = None
         if self._front is not None:
             self.still()
 
@@ -168,7 +164,7 @@ class Panel(Widget):
 
     def _note_run(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         self.note(job, values)
-        self._stale = True
+        self._drawn = None
         if self._front is not None:
             self.picture()  # here, because drawing would block the refresher's thread
 
@@ -176,8 +172,7 @@ class Panel(Widget):
 
     def picture(self) -> DrawnPicture | None:
         with self._drawing:
-            if self._stale:
-                self._stale = False
+            if self._drawn is None:
                 self._drawn = self.draw()
             return self._drawn
 
@@ -197,7 +192,6 @@ class Panel(Widget):
             "name": self.words,
             "controls": [control.describe() for control in self.controls],
             "state": self.state(),
-            "printed": "" if self._job is None else self._job.printed[-SHOWN:],
             "head": head,
             "rows": rows,
             "turns": self.turns,
@@ -232,10 +226,7 @@ class Panel(Widget):
 
     def _progress(self, job: BackgroundJob) -> str:
         if job.stopping and (pending := engine.stats().pending):
-            return (
-                f"stopping: {pending} operations that were pushed are still to be done; "
-                "press Cancel again to drop them (what reads their results gets an error)"
-            )
+            return f"stopping: {pending} operations are still pending; Cancel again drops them"
         if job.stopping:
             return "stopping at its next wait, yield or report of progress"
         seconds = f"{time.perf_counter() - job.begin_s:.1f} s"

@@ -23,9 +23,9 @@ again and again. The same moves can be made from Python:
 >>> for _ in range(4):
 ...     told = stepper.step()
 >>> print(told)
-3 c = a * 3 begins on cpu 2: it reads a, writes c. 2 reads a at the same time.
+3 c = a * 3 begins on cpu 2: it reads a, writes c.
 4 a += 1 must wait: 2 and 3 still read a.
->>> stepper.able()
+>>> stepper.play.able()
 [2 ends, 3 ends]
 >>> stepper
 stepper of 4 operations
@@ -47,22 +47,28 @@ from functools import cached_property
 from typing import Any
 
 from d2lmini.draw import svg
-from d2lmini.draw.picture import Drawing
-from d2lmini.draw.timeline import STYLES
+from d2lmini.draw.picture import Drawing, DrawnPicture
+from d2lmini.draw.timeline import STYLES, timeline
 from d2lmini.engine.order import drop_implied, edges_of, order_of
-from d2lmini.engine.stepped_records import Text, Times
+from d2lmini.engine.stepped_engine import SteppedOperation, Times
 from d2lmini.ops.shown import shown_name
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.base import Message, Widget
-from d2lmini.widgets.stepper_play import Move, Playback
+from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import code_of, record_program
 
 #: The view describes this many of the last moves.
 TOLD = 40
-#: Pixels of the picture: a lane, and the space left of it.
-LANE, LEFT = 22.0, 64.0
-#: From this many operations on the picture has only the lanes: the graph would be too long.
+#: From this many operations on the picture has only the timeline: the graph would be too long.
 MOST_DRAWN = 50
+
+
+class Text(str):
+    """Text that a notebook shows without quotes and escapes."""
+
+    __slots__ = ()
+
+    __repr__ = str.__str__
 
 
 class Stepper(Widget):
@@ -126,20 +132,6 @@ class Stepper(Widget):
                 continue
         self._tell()
 
-    def run_to(self, number: int) -> Text:
-        """Move until this operation begins. ValueError if it has begun, and for a number that no
-        operation has."""
-        with self._lock:
-            most = len(self.program.operations)
-            if not 1 <= number <= most:
-                raise ValueError(f"run_to: the operations are 1 to {most}, got {number!r}")
-            if self.play.jobs[number - 1].began >= 0:
-                raise ValueError(f"run_to: {number} has begun; reset() goes to the beginning")
-            while self.play.jobs[number - 1].began < 0:
-                told = self._step()
-        self._tell()
-        return Text("\n".join(told))
-
     def reset(self) -> None:
         """Go to the beginning."""
         with self._lock:
@@ -168,10 +160,6 @@ class Stepper(Widget):
         self._tell()
         return Text(answer)
 
-    def able(self) -> list[Move]:
-        """All moves that are legal now."""
-        return self.play.able()
-
     # -- what the view is told and tells -----------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
@@ -179,7 +167,7 @@ class Stepper(Widget):
         operations in "hidden" are not drawn: they would give the answer to a guess."""
         play, hides = self.play, self.guessing
         with self._lock:
-            status = {job.number: play.status(job.number) for job in play.jobs}
+            status = play.statuses()
             begun = [job for job in play.jobs if job.began >= 0]
             upcoming = play.next()
             told = self._told[-TOLD:] or [words.beginning(play)]
@@ -246,8 +234,6 @@ class Stepper(Widget):
                 self.step(number)
             elif kind in ("run", "reset"):
                 getattr(self, kind)()
-            elif kind == "run_to" and isinstance(number, int):
-                self.run_to(number)
             elif kind == "guess":
                 self.guess(number)
             elif kind == "guessing":
@@ -280,53 +266,32 @@ class Stepper(Widget):
         when = f"{us(x.began_ns):.4g} to {us(x.ended_ns):.4g} us"
         return when if x.status == "done" else f"{when}, {x.status}"
 
-    def picture(self) -> Drawing:
-        """The whole run: the graph, the order, which worker ran what when."""
-        operations, order = self.program.operations, self.program.order
-        parts, width, y = [], 720.0, 0.0
-        hint = "the live view has the graph"
-        if len(order) < MOST_DRAWN:
-            boxes = [
-                svg.Box([*lines, f"{x.worker}, {self._when(x.number)}"],
-                    svg.Look("", STYLES["compute" if x.status == "done" else "wait"][0]))
-                for x, lines in zip(operations, self._lines)
-            ]  # fmt: skip
-            parts, width, y = self._scene.draw(boxes), self._scene.width, self._scene.height
-            hint = "an arrow: it needs the value; dashed: it overwrites what was read or written"
-        width = max(width, 460.0)
-        told = "They began in the order " + ", ".join(map(str, order))
-        for line in svg.break_lines(told, width - 2 * svg.MARGIN):
-            y += 15
-            parts.append(svg.draw_text(svg.MARGIN, y, line, 11, bold=True))
-        lanes, y = self._lanes(width, y + 12)
-        parts += [*lanes, svg.draw_text(svg.MARGIN, y + 16, hint, 9)]
-        return Drawing(svg.page(width, y + 26, parts), f"steps of {len(order)} operations")
+    def picture(self) -> DrawnPicture:
+        """The whole run: the graph, and which worker ran what when."""
+        return self._picture
 
-    def _lanes(self, width: float, y: float) -> tuple[list[str], float]:
-        """A row for each worker, a bar for each operation, a time axis."""
-        face, edge, _ = STYLES["compute"]
-        us, operations = self.program.us, self.program.operations
-        end = max([*(us(x.ended_ns) for x in operations), 1e-9])
-        scale = (width - LEFT - 2 * svg.MARGIN) / end
-        parts = []
-        for worker in (name for names in self.program.workers.values() for name in names):
-            parts.append(svg.draw_text(svg.MARGIN, y + 15, worker, 10))
-            for x in operations:
-                if x.worker == worker:
-                    long = scale * (us(x.ended_ns) - us(x.began_ns))
-                    at = LEFT + scale * us(x.began_ns) + long / 2
-                    parts.append(svg.draw_frame(at, y + 2, max(long, 1.0), LANE - 4, face, edge, 0))
-                    if long > 14:
-                        n = str(x.number)
-                        parts.append(
-                            svg.draw_text(at, y + 15, n, 10, svg.FILLED, True, middle=True)
-                        )
-            y += LANE
-        parts.append(f'<path d="M{LEFT:g} {y:g}L{LEFT + scale * end:g} {y:g}" stroke="{svg.INK}"/>')
-        for i in range(5):
-            time = f"{end * i / 4:.3g}"
-            parts.append(svg.draw_text(LEFT + scale * end * i / 4, y + 14, time, 9, middle=True))
-        return [*parts, svg.draw_text(svg.MARGIN, y + 14, "time in us", 9)], y + 18
+    @cached_property
+    def _picture(self) -> DrawnPicture:
+        operations, us = self.program.operations, self.program.us
+        lanes = timeline([
+            (worker, [
+                (_style(x), us(x.began_ns) / 1e6, us(x.ended_ns) / 1e6)
+                for x in operations if x.worker == worker
+            ])
+            for names in self.program.workers.values() for worker in names
+        ])  # fmt: skip
+        if len(operations) > MOST_DRAWN:
+            return DrawnPicture(lanes)
+        boxes = [
+            svg.Box([*lines, f"{x.worker}, {self._when(x.number)}"],
+                svg.Look("", STYLES[_style(x)][0]))
+            for x, lines in zip(operations, self._lines)
+        ]  # fmt: skip
+        width, height = max(self._scene.width, 460.0), self._scene.height
+        hint = "an arrow: it needs the value; dashed: it overwrites what was read or written"
+        parts = [*self._scene.draw(boxes), svg.draw_text(svg.MARGIN, height + 10, hint, 9)]
+        words = f"steps of {len(operations)} operations"
+        return DrawnPicture(Drawing(svg.page(width, height + 20, parts), words), lanes)
 
     def __repr__(self) -> str:
         rows = []
@@ -337,3 +302,7 @@ class Stepper(Widget):
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in rows]
         return "\n".join([f"stepper of {len(rows)} operations", *lines])
+
+
+def _style(operation: SteppedOperation) -> str:
+    return "compute" if operation.status == "done" else "wait"

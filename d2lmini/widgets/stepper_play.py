@@ -74,13 +74,11 @@ class Playback:
     @property
     def now_us(self) -> float:
         """The virtual clock."""
-        return float(self._run.now)
+        return float(self._run.schedule.now)
 
     def able(self) -> list[Move]:
         """All moves that are legal now; begins come first."""
-        schedule = self._run.schedule
-        begins = [Move(job.number, True) for job in schedule.able_to_begin()]
-        return begins + [Move(job.number, False) for job in schedule.able_to_end()]
+        return [Move(job.number, begins) for job, begins in self._run.schedule.able()]
 
     def next(self) -> Move | None:
         """The move made by default; None at the end. An operation begins as soon as it may, by
@@ -119,6 +117,10 @@ class Playback:
         if job.began >= 0:
             return "running"
         return "ready" if job.ready >= 0 else "waiting" if job.pushed >= 0 else "later"
+
+    def statuses(self) -> dict[int, str]:
+        """The status of each operation."""
+        return {job.number: self.status(job.number) for job in self.jobs}
 
     @property
     def awaited(self) -> tuple[Wait, set[int]] | None:

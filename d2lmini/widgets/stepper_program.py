@@ -17,31 +17,26 @@ engine is gone, and the previous engine is in use again. The record holds only n
 array, no Var, nothing pending. Every legal order gives the same values, so the recorded values hold
 in all orders in which the record is played (`stepper_play`).
 
-Arrays have the names that the program gives them. Its local variables are examined at every
-function call, so an `x` that is bound anew is distinguished from the previous one: "x", then "x
-#2".
+Arrays have the names that the program gives them. Its local variables are examined at every push,
+so an `x` that is bound anew is distinguished from the previous one: "x", then "x #2".
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from types import CodeType, FrameType
+from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import callsite, instrument
-from d2lmini.base.scopes import contextmanager
 from d2lmini.draw.svg import shorten
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var
-from d2lmini.engine.stepped_records import SteppedOperation, Times
-from d2lmini.gluon.block import Block
-from d2lmini.ndarray import NDArray
+from d2lmini.engine.stepped_engine import SteppedOperation, Times
 from d2lmini.ops.shown import shown_name
 
 #: Most operations of a program that can be stepped through; larger arrays are not written out;
@@ -63,7 +58,6 @@ class Program(NamedTuple):
     """A recorded program.
 
     operations  as the stepped engine recorded them, in the order of their numbers
-    order       the numbers in the order in which they began
     titles      of the operations: "4 a += 1"
     waits       of the program, in order
     workers     the names of the workers of each place
@@ -73,7 +67,6 @@ class Program(NamedTuple):
     """
 
     operations: list[SteppedOperation]
-    order: list[int]
     titles: list[str]
     waits: list[Wait]
     workers: dict[str, list[str]]
@@ -98,11 +91,11 @@ def record_program(program: Callable[[], object], workers: int = 2, times: Times
             f"got {type(program).__name__}"
         )
     with engine.stepped(workers=workers, times=times) as stepped:
-        recorder = _Recorder(stepped.operations)
+        recorder = _Recorder(program, stepped.operations)
         try:
             with instrument.listening(recorder):
-                with _note_names(program, recorder.name):
-                    program()
+                program()
+                recorder.note_names()
                 recorder.over = True
                 stepped.wait_idle("Stepper")
         finally:
@@ -115,15 +108,14 @@ def record_program(program: Callable[[], object], workers: int = 2, times: Times
             f"Stepper: the program pushed {n} operations, and 1 to {MOST} can be stepped through: "
             + ("take fewer rounds of its loop" if n else "let it compute something")
         )
-    order = [event.number for event in stepped.log if event.kind == "begin"]
-    return recorder.record(order, workers)
+    return recorder.record(workers)
 
 
 class _Recorder(instrument.Instrument):
     """Listens to the engine for what its record lacks: waits, names and values. Keeps the program's
     Vars alive until the record is complete."""
 
-    def __init__(self, operations: dict[int, SteppedOperation]):
+    def __init__(self, program: Any, operations: dict[int, SteppedOperation]):
         self.operations = operations
         self.waits: list[tuple[int, Var | None, bool, str]] = []
         self.numbers: dict[Var, int] = {}
@@ -131,10 +123,37 @@ class _Recorder(instrument.Instrument):
         self.before: dict[Var, str] = {}
         self.values: dict[int, dict[int, str]] = {}
         self.over = False
+        self._code = getattr(program, "__code__", None)
+        self._frame: FrameType | None = None  # of the program
+        if self._code is not None:
+            found = inspect.getclosurevars(program)
+            self._note({**found.globals, **found.nonlocals})
 
     def push(self, task: Task) -> None:
         for var in (*task.shared, *task.writes):
             self.before.setdefault(var, value_of(var))
+        self._frame = self._frame or self._find_frame()
+        self.note_names()
+
+    def _find_frame(self) -> FrameType | None:
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code is not self._code:
+            frame = frame.f_back
+        return frame
+
+    def note_names(self) -> None:
+        """Note which arrays the program's local variables are now."""
+        if self._frame is not None:
+            self._note(self._frame.f_locals)
+
+    def _note(self, variables: Mapping[str, Any]) -> None:
+        for name, value in list(variables.items()):
+            var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
+            if isinstance(var, Var) and var not in self.names:
+                self.before.setdefault(var, value_of(var))
+                known = self.names.values()
+                others = sum(text == name or text.startswith(f"{name} #") for text in known)
+                self.names[var] = f"{name} #{others + 1}" if others else name
 
     def end(self, task: Task, failure: Any) -> None:
         operation = self.operations[task.seq]
@@ -153,27 +172,7 @@ class _Recorder(instrument.Instrument):
         line = code_of(callsite.describe(site).partition(": ")[2])
         self.waits.append((last, target, kind == "wait_to_write", line))
 
-    def name(self, name: str, value: Any) -> None:
-        """Note that the program calls `value` by this name: an array, several, or a net with its
-        parameters."""
-        if isinstance(value, (list, tuple)):
-            for i, item in enumerate(value[:20]):
-                self.name(f"{name}[{i}]", item)
-        elif isinstance(value, Block):
-            for param in value.collect_params().values():
-                for array in param._data or ():
-                    self.name(param.name, array)
-        else:
-            if isinstance(value, NDArray) and value.grad is not None:
-                self.name(f"{name}.grad", value.grad)
-            var = value if isinstance(value, Var) else getattr(value, "_chunk", None)
-            if isinstance(var, Var) and var not in self.names:
-                self.before.setdefault(var, value_of(var))
-                known = self.names.values()
-                others = sum(text == name or text.startswith(f"{name} #") for text in known)
-                self.names[var] = f"{name} #{others + 1}" if others else name
-
-    def record(self, order: list[int], workers: int) -> Program:
+    def record(self, workers: int) -> Program:
         operations = [self.operations[n] for n in sorted(self.operations)]
         vars_of = {number: var for var, number in sorted(self.numbers.items(), key=lambda e: e[1])}
         names = {n: self.names.get(var) or _unnamed(n, operations) for n, var in vars_of.items()}
@@ -185,7 +184,7 @@ class _Recorder(instrument.Instrument):
         ]
         serve = {x.place: worker_pools.names_of(x, workers) for x in operations}
         titles = _titles_of(operations)
-        return Program(operations, order, titles, waits, serve, names, self.values)
+        return Program(operations, titles, waits, serve, names, self.values)
 
 
 def _titles_of(operations: list[SteppedOperation]) -> list[str]:
@@ -217,30 +216,3 @@ def value_of(var: Var) -> str:
         return ""
     text = np.array2string(data, precision=4, suppress_small=True, separator=" ")
     return " ".join(text.split())
-
-
-@contextmanager
-def _note_names(program: Any, note: Callable[[str, Any], None]) -> Iterator[None]:
-    """Within the scope call `note` with the program's names of its values: existing names at once;
-    its local variables at every function call, and at the program's end."""
-    while isinstance(program, partial):
-        program = program.func
-    code: CodeType | None = getattr(program, "__code__", None)
-    if code is not None:
-        found = inspect.getclosurevars(program)
-        for name, value in {**found.globals, **found.nonlocals}.items():
-            note(name, value)
-
-    def look(frame: FrameType, event: str, arg: Any) -> None:
-        caller = frame.f_back if event == "call" else frame
-        if caller is not None and caller.f_code is code and event in ("call", "return"):
-            for name, value in list(caller.f_locals.items()):
-                note(name, value)
-
-    before = sys.getprofile()
-    if code is not None:
-        sys.setprofile(look)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)

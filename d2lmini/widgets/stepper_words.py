@@ -19,7 +19,7 @@ And so must 3 and 4.
 ...     told = step(play)
 >>> for sentence in told:
 ...     print(sentence)
-3 c = a * 3 begins on cpu 2: it reads a, writes c. 2 reads a at the same time.
+3 c = a * 3 begins on cpu 2: it reads a, writes c.
 4 a += 1 must wait: 2 and 3 still read a.
 """
 
@@ -39,32 +39,33 @@ def why_not(play: Playback, number: int) -> str:
             return f"{operation.by} issues it when it begins"
         return f"the program has not issued it: it {_stands(play)}"
     if status == "waiting":
-        parts = []
-        for var, those in play.ahead(number):
-            name = play.program.names[var]
-            for verb, writes in (("read", False), ("write", True)):
-                of_verb = [n for n, wrote in those if wrote == writes]
-                at_work = [n for n in of_verb if play.jobs[n - 1].began >= 0]
-                yet = [n for n in of_verb if n not in at_work]
-                if at_work:
-                    parts.append(f"{some(at_work)} still {_verb(verb, at_work)} {name}")
-                if yet:
-                    has = "have" if len(yet) > 1 else "has"
-                    parts.append(f"{some(yet)} {has} yet to {verb} {name}")
-        return "; ".join(parts)
+        return "; ".join(_name_holders(play, *ahead) for ahead in play.ahead(number))
     if status == "ready":
         if (number, True) in play.able():
             return ""
-        n = len(play.program.workers[operation.place])
-        workers = "the worker" if n == 1 else "both workers" if n == 2 else f"all {n} workers"
-        return f"it is ready, but {workers} of {operation.place} {'is' if n == 1 else 'are'} busy"
+        workers = play.program.workers[operation.place]
+        return f"it is ready, but {' and '.join(workers)} {'are' if workers[1:] else 'is'} busy"
     worker = play.jobs[number - 1].worker
     return f"it runs on {worker}" if status == "running" else f"it is {status}"
 
 
+def _name_holders(play: Playback, var: int, those: list[tuple[int, bool]]) -> str:
+    """ "2 and 3 still read a; 4 has yet to write a"."""
+    parts, name = [], play.program.names[var]
+    for verb, writes in (("read", False), ("write", True)):
+        found = [n for n, wrote in those if wrote == writes]
+        at_work = [n for n in found if play.jobs[n - 1].began >= 0]
+        yet = [n for n in found if n not in at_work]
+        if at_work:
+            parts.append(f"{some(at_work)} still {verb}{'' if at_work[1:] else 's'} {name}")
+        if yet:
+            parts.append(f"{some(yet)} {'have' if yet[1:] else 'has'} yet to {verb} {name}")
+    return "; ".join(parts)
+
+
 def beginning(play: Playback) -> list[str]:
     """The state before the first move, in words."""
-    issued = [n for n, status in _statuses(play).items() if status != "later"]
+    issued = [n for n, status in play.statuses().items() if status != "later"]
     count = "1 operation" if len(issued) == 1 else f"{len(issued)} operations"
     said = [f"The program has issued {count}; none has begun."]
     return said + _may(play, issued) + _must_wait(play, issued) + _program(play)
@@ -72,11 +73,11 @@ def beginning(play: Playback) -> list[str]:
 
 def step(play: Playback, number: int | None = None) -> list[str]:
     """Make a move (see `Playback.step`) and describe it; [] if there was none."""
-    before = _statuses(play)
+    before = play.statuses()
     move = play.step(number)
     if move is None:
         return []
-    program, n, after = play.program, move.number, _statuses(play)
+    program, n, after = play.program, move.number, play.statuses()
     operation, told = program.operations[n - 1], program.titles[n - 1]
     issued = [k for k, status in before.items() if status == "later" != after[k]]
     line = {k for var in (*operation.reads, *operation.writes) for k, _, _ in play.line(var)}
@@ -84,8 +85,7 @@ def step(play: Playback, number: int | None = None) -> list[str]:
     if move.begins:
         said = [f"{told} begins on {play.jobs[n - 1].worker}: {_uses(play, operation)}"]
         said += [f"It issues {some(issued)}."] if issued else []
-        at_work = [k for k in waiting if play.waits_only_for_running(k)]
-        return said + _must_wait(play, at_work) + _wait_for_a_worker(play, operation.place)
+        return said + _must_wait(play, [k for k in waiting if play.waits_only_for_running(k)])
     how = {"failed": " with an error", "skipped": ", skipped: what it needs is missing"}
     said = [f"{told} ends at {play.now_us:.4g} us{how.get(operation.status, '')}."]
     if issued:
@@ -99,12 +99,8 @@ def step(play: Playback, number: int | None = None) -> list[str]:
     return said
 
 
-def _statuses(play: Playback) -> dict[int, str]:
-    return {job.number: play.status(job.number) for job in play.jobs}
-
-
 def _uses(play: Playback, operation: Operation) -> str:
-    """ "it reads a, writes c. 2 reads a at the same time."."""
+    """ "it reads a, writes c."."""
     names, reads, writes = play.program.names, operation.reads, operation.writes
     parts = {
         "reads": [names[var] for var in reads if var not in writes],
@@ -112,23 +108,16 @@ def _uses(play: Playback, operation: Operation) -> str:
         "changes": [names[var] for var in writes if var in reads],
     }
     does = ", ".join(f"{verb} {', '.join(those)}" for verb, those in parts.items() if those)
-    said = f"it {does or 'runs'}."
-    for var in reads:
-        others = [
-            n for n, wrote, _ in play.line(var)
-            if not wrote and n != operation.number and play.status(n) == "running"
-        ]  # fmt: skip
-        if others:
-            said += f" {some(others)} {_verb('read', others)} {names[var]} at the same time."
-    return said
+    return f"it {does or 'runs'}."
 
 
 def _may(play: Playback, numbers: Sequence[int]) -> list[str]:
     may = [n for n in numbers if (n, True) in play.able()]
     if not may:
         return []
-    they = "it needs" if len(may) == 1 else "they need"
-    return [f"{_who(play, may)} may begin: nothing that {they} is pending."]
+    who = some(may) if may[1:] else play.program.titles[may[0] - 1]
+    they = "they need" if may[1:] else "it needs"
+    return [f"{who} may begin: nothing that {they} is pending."]
 
 
 def _must_wait(play: Playback, numbers: Sequence[int]) -> list[str]:
@@ -138,18 +127,6 @@ def _must_wait(play: Playback, numbers: Sequence[int]) -> list[str]:
     first, *others = waiting
     said = [f"{play.program.titles[first - 1]} must wait: {why_not(play, first)}."]
     return said + ([f"And so must {some(others)}."] if others else [])
-
-
-def _wait_for_a_worker(play: Playback, place: str) -> list[str]:
-    ready = [
-        n for n, status in _statuses(play).items()
-        if status == "ready" and (n, True) not in play.able()
-        and play.program.operations[n - 1].place == place
-    ]  # fmt: skip
-    if not ready:
-        return []
-    are, wait = ("is", "waits") if len(ready) == 1 else ("are", "wait")
-    return [f"{_who(play, ready)} {are} ready and {wait} for a worker."]
 
 
 def _program(play: Playback) -> list[str]:
@@ -162,15 +139,7 @@ def _stands(play: Playback) -> str:
     return f"waits at {wait.line or 'a line'} for {some(left)}"
 
 
-def _who(play: Playback, numbers: Sequence[int]) -> str:
-    return play.program.titles[numbers[0] - 1] if len(numbers) == 1 else some(numbers)
-
-
 def some(numbers: Iterable[int]) -> str:
     """ "2, 3 and 4"."""
     words = [str(n) for n in sorted(numbers)]
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
-
-
-def _verb(verb: str, who: Sequence[int]) -> str:
-    return verb if len(who) > 1 else f"{verb}s"

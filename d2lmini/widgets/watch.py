@@ -12,7 +12,7 @@ There is a lane for the program, with its waits, and for every worker of every d
 operations that it runs; below the lanes the number of queued operations, and the memory of the
 devices. A click on an operation shows the line that issued it, and, with arrows, what it waited
 for. In a notebook the view is updated ten times a second while the cell computes, and a picture is
-stored; elsewhere nothing is shown, and the record can be read:
+stored at the end; elsewhere nothing is shown, and the record can be read:
 
 >>> import d2lmini
 >>> from d2lmini import nd
@@ -40,11 +40,13 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import engine
 from d2lmini.base import instrument
 from d2lmini.base.scopes import interrupted
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.draw.timeline import timeline
+from d2lmini.profiler.draw import names_of, rows_of, span_of
+from d2lmini.profiler.records import Operation
 from d2lmini.profiler.tracing import CLOSING
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.watch_messages import MessageWriter
-from d2lmini.widgets.watch_records import News, RecentRecords, Sample
+from d2lmini.widgets.watch_records import News, RecentRecords
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
@@ -63,8 +65,6 @@ class Watch(Widget):
     """A live view of the engine, watching until `stop()`. Made by `watch()`.
 
     operations  the last that ended, as they ended: `profiler.Operation`
-    waits       of the program's threads: `profiler.Wait`
-    samples     of the queue and the memory, at most one each ms
     count       how many operations were pushed
     """
 
@@ -78,7 +78,6 @@ class Watch(Widget):
         self._door = threading.RLock()  # one thread reads the records at a time
         self._watches = False
         self._quiet = 0
-        self._drawn = 0  # number of operations in the notebook's picture
 
     # -- what one asks -----------------------------------------------------------------------------
 
@@ -89,30 +88,22 @@ class Watch(Widget):
         return list(self._recent.operations)
 
     @property
-    def waits(self) -> Sequence[Wait]:
-        """The waits of the program's threads that ended last."""
-        self._pass_on()
-        return list(self._recent.waits)
-
-    @property
-    def samples(self) -> Sequence[Sample]:
-        """Queued operations and memory, over time."""
-        self._pass_on()
-        return list(self._recent.samples)
-
-    @property
     def count(self) -> int:
         """How many operations were pushed while it watched."""
         return self._recent.count
 
     def picture(self) -> Picture | None:
-        """The timeline, the queue and the memory of all kept records; None if nothing ran.
-        ImportError without matplotlib."""
-        from d2lmini.widgets.watch_picture import picture_of
-
-        with self._door:
-            self._pass_on()
-            return picture_of(self._recent)
+        """The timeline of all kept records; None if nothing ran. ImportError without
+        matplotlib."""
+        rows = rows_of(self.operations)
+        if not rows:
+            return None
+        begin_ns = min(row[0].began_ns for row in rows.values())
+        waits = [span_of(wait) for wait in list(self._recent.waits) if wait.end_ns > begin_ns]
+        lanes = [("front end", waits)] if waits else []
+        return timeline(
+            [*lanes, *zip(names_of(rows), (map(span_of, row) for row in rows.values()))], unit="ms"
+        )
 
     # -- its life ----------------------------------------------------------------------------------
 
@@ -125,8 +116,6 @@ class Watch(Widget):
         _watching, self._watches = self, True
         instrument.add(self._recent)
         self.live()
-        if self._pictures:
-            _events().register("post_run_cell", self._cell_ended)
 
     def stop(self) -> None:
         """Wait for all pushed operations, and stop watching; the picture remains. Errors of
@@ -144,10 +133,7 @@ class Watch(Widget):
         finally:
             instrument.remove(self._recent)
             self._pass_on()
-            self._drawn = self.count
             self.still()
-            if self._pictures:
-                _events().unregister("post_run_cell", self._cell_ended)
 
     def close(self) -> None:
         """Stop, and close the view; the picture remains."""
@@ -161,12 +147,6 @@ class Watch(Widget):
         self, kind: type[BaseException] | None, error: Any, where: TracebackType | None
     ) -> None:
         self._stop(waits=not interrupted(kind))
-
-    def _cell_ended(self, *_: Any) -> None:
-        """Called when a cell of the notebook ends: the notebook stores a picture of its work."""
-        if self.count != self._drawn:
-            self._drawn = self.count
-            self.update_picture()
 
     # -- what the refresher asks -------------------------------------------------------------------
 
@@ -204,12 +184,6 @@ def watch(keep: int = KEEP) -> Watch:
     found = Watch(keep)
     found.start()
     return found
-
-
-def _events() -> Any:
-    import IPython
-
-    return IPython.get_ipython().events
 
 
 def _begin_anew() -> None:

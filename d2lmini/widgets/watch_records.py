@@ -90,7 +90,6 @@ class RecentRecords(Recorder):
         self._sampled: deque[Sample] = deque(maxlen=most)
         self._sampled_ns = 0
         self._ordering = Ordering()
-        self._joined: set[WatchedOperation] = set()  # rendezvous that got inputs after their push
 
     # -- what the engine tells ---------------------------------------------------------------------
 
@@ -103,9 +102,6 @@ class RecentRecords(Recorder):
         operation = self._pushed[-1]
         self._ended.append(operation)
         self._sample_if_due(operation.ended_ns)
-
-    def _join(self, operation: WatchedOperation, later: tuple[int, ...]) -> None:
-        self._joined.add(operation)
 
     def end(self, task: Task, failure: Any) -> None:
         operation = self._open.get(task)
@@ -144,11 +140,6 @@ class RecentRecords(Recorder):
             operation.after = self._ordering.after(operation)
         found += map(self._find_awaited, waits)
         ended = [operation for operation in ended if hasattr(operation, "after")]  # not lost
-        for operation in self._joined.intersection(ended):
-            self._joined.discard(operation)
-            needs, room = operation.after
-            wrote = {self._ordering.writer.get(serial, 0) for serial in operation.reads}
-            operation.after = tuple(sorted(wrote.union(needs) - {0, operation.number})), room
         self.operations.extend(ended)
         while len(self.operations) > self.keep:
             self._ordering.forget(self.operations.popleft())

@@ -31,9 +31,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import psutil
 from band_programs import FITTED, Programs, Run
 from new_band_programs import JUDGED
-from replay import MOMENT_S, others_s
 
 from d2lmini import engine, gpu, profile, profiler, virtual_gpus
 from d2lmini.context import Context
@@ -41,6 +41,8 @@ from d2lmini.profiler.replay import Prediction, Recording
 
 #: Runs in each world.
 ROUNDS = 7
+#: How long the machine is watched before a run.
+MOMENT_S = 0.1
 #: A program waits for so long for runs in which others use up to this share of a core.
 PATIENCE_S, OTHERS_SHARE = 3.0, 0.08
 #: GB/s of the links, and GFLOP/s of the devices, that are halved and doubled.
@@ -289,6 +291,13 @@ class Kept:
             world = path.name.rpartition("-")[0].replace(" per ", "/")
             found[world].append(profiler.load(path))
         return {world: sorted(each, key=attrgetter("seconds")) for world, each in found.items()}
+
+
+def others_s() -> float:
+    """Seconds for which other programs have computed so far."""
+    every, mine = psutil.cpu_times(), psutil.Process().cpu_times()
+    busy = sum(every) - every.idle - getattr(every, "iowait", 0.0) - getattr(every, "guest", 0.0)
+    return busy - mine.user - mine.system
 
 
 def wait_for_calm(patience_s: float) -> None:

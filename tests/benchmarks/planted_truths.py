@@ -168,7 +168,7 @@ def add_again(x: nd.NDArray, times: int) -> None:
         x = x + 1
 
 
-@planted("dependency issuing", "gil")
+@planted("dependency issuing", "blocked")
 def a_chain_of_short_operations() -> Any:
     return on_workers(2, partial(add_again, nd.ones((60_000,)), 800), inline_below=0)
 
@@ -235,7 +235,7 @@ def a_lock_held_in_numpy() -> Any:
     return on_workers(2, lambda: push_all([hold] * 10))
 
 
-@planted("gil", "work dependency imbalance")
+@planted("blocked", "work dependency imbalance")
 def two_tasks_in_python() -> Any:
     def spin() -> None:
         end = time.thread_time() + 0.03
@@ -259,7 +259,7 @@ def collections() -> Any:
     return trace
 
 
-@planted("preempted", "issuing work program gil", ways="calm", pinned=True)
+@planted("preempted", "issuing work program blocked", ways="calm", pinned=True)
 def a_preempted_caller() -> Any:
     def body() -> None:
         x = nd.ones((4,))
@@ -274,12 +274,12 @@ def preempted_long_operations() -> Any:
     return on_workers(1, lambda: push_all([partial(compute, 0.005)] * 10))
 
 
-@planted("preempted", "work issuing dependency gil", ways="calm", pinned=True)
+@planted("preempted", "work issuing dependency blocked", ways="calm", pinned=True)
 def preempted_short_operations() -> Any:
     return on_workers(1, partial(add_again, nd.ones((20_000,)), 1500), inline_below=0)
 
 
-@planted("issuing gil", "work")
+@planted("issuing blocked", "work")
 def tiny_pushes() -> Any:
     def nothing() -> None:
         pass
@@ -318,17 +318,17 @@ def train(active: bool = False, **how: bool) -> Any:
 ANY = "work issuing dependency program"
 
 
-@planted(ANY, "gil")
+@planted(ANY, "blocked")
 def gluon_eager() -> Any:
     return train()
 
 
-@planted(ANY, "gil")
+@planted(ANY, "blocked")
 def gluon_hybridized() -> Any:
     return train(True)
 
 
-@planted(ANY, "gil")
+@planted(ANY, "blocked")
 def gluon_static() -> Any:
     return train(True, static_alloc=True, static_shape=True)
 
@@ -365,7 +365,7 @@ def plain_numpy() -> Any:
     return on_workers(2, body)
 
 
-@planted("program", "gil")
+@planted("program", "blocked")
 def another_library() -> Any:
     class Layer:
         def __init__(self) -> None:

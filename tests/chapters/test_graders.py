@@ -1,11 +1,11 @@
-"""Each check of the chapters' exercises judges right and wrong answers (`answers/`)."""
+"""Each check of the chapters' exercises judges right and wrong answers (`answers/*.txt`)."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from chapter_cells import CHAPTERS, names_in
@@ -15,14 +15,33 @@ from d2lmini.cli.assign import find_exercises
 from d2lmini.cli.files import chapter_name, find_chapter
 
 NAMES = [chapter_name(path) for path in sorted(CHAPTERS.glob("*.ipynb"))]
-#: Of each check at least so many answers of each kind.
-LEAST = 5
+FOLDER = Path(__file__).parent / "answers"
 
 
-def checks_of(chapter: str) -> dict[str, Any]:
-    """The table of a chapter; {} if there is none."""
-    module = f"answers.{chapter.replace('-', '_')}"
-    return importlib.import_module(module).CHECKS if importlib.util.find_spec(module) else {}
+class Answers(NamedTuple):
+    """name      of the function or class that the check is called with
+    needs     names of the chapter that a program uses, besides those of its first code cell
+    programs  (program, hint): unusual ways to be right have None, a wrong answer has the hint that
+              says what is really the matter"""
+
+    name: str
+    needs: list[str]
+    programs: list[tuple[str, str | None]]
+
+
+def checks_of(chapter: str) -> dict[str, Answers]:
+    """The answers of each check in `answers/`; {} if there is no file."""
+    file = FOLDER / f"{chapter.replace('-', '_')}.txt"
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    found = {}
+    for part in re.split(r"^=== ", text, flags=re.M)[1:]:
+        head, *programs = re.split(r"^--- ", part, flags=re.M)
+        check, name, needs = re.match(r"(\w+): (\w+)(?:, needs (.*))?", head).groups()
+        rows = []
+        for kind, program in (each.split("\n", 1) for each in programs):
+            rows.append((program, None if kind == "right" else kind.removeprefix("wrong: ")))
+        found[check] = Answers(name, (needs or "").split(), rows)
+    return found
 
 
 def exercises_of(chapter: str) -> list[Any]:
@@ -35,10 +54,7 @@ def rows() -> list[Any]:
     for chapter in NAMES:
         own = {exercise.check: exercise.code for exercise in exercises_of(chapter)}
         for check, answers in checks_of(chapter).items():
-            known = [(own[check], None), *((program, None) for program in answers.right)]
-            for turn, (program, hint) in enumerate(
-                [*known, *((program, hint) for hint, program in answers.wrong)]
-            ):
+            for turn, (program, hint) in enumerate([(own[check], None), *answers.programs]):
                 label = f"{chapter}-{check}-{turn}-{hint or 'right'}"
                 row = (chapter, check, answers.name, answers.needs, program, hint)
                 found.append(pytest.param(*row, id=label))
@@ -63,4 +79,5 @@ def test_each_check_has_enough_answers(chapter):
     table = checks_of(chapter)
     assert set(table) == {exercise.check for exercise in exercises_of(chapter)}
     for check, answers in table.items():
-        assert len(answers.right) >= LEAST and len(answers.wrong) >= LEAST, check
+        hints = [hint for _, hint in answers.programs]
+        assert hints.count(None) >= 4 and len(set(hints)) >= 4, check

@@ -16,7 +16,7 @@ from gpu_kinds import kinds_and_counts, some_gpus
 from oracle import Oracle
 
 import d2lmini
-from d2lmini import autograd, cpu, engine, gluon, gpu, init, nd, random, storage
+from d2lmini import autograd, cpu, engine, gluon, gpu, init, random
 from d2lmini.gluon import nn
 
 BATCH = 30
@@ -76,26 +76,6 @@ def test_k_devices_equal_one(gpu_kind, k, on_kvstore, hybridize):
             assert (a == b).all() and (a == got[0]).all()
 
 
-@pytest.mark.parametrize(
-    "optimizer, rates",
-    [
-        ("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}),
-        ("adam", {"learning_rate": 0.01}),
-        ("adagrad", {"learning_rate": 0.1}),
-    ],
-)
-@pytest.mark.parametrize("kvstore", ["local", "device"])
-def test_optimizers_with_states(gpu_kind, optimizer, rates, kvstore):
-    options = {"optimizer": optimizer, "rates": rates}
-    one = train([cpu()], **options)
-    with some_gpus(gpu_kind, 2, link_gb_s=100):
-        two = train(devices(2), kvstore=kvstore, **options)
-        mixed = train([cpu(), gpu(1)], kvstore=kvstore, **options)
-    for (want,), *places in zip(one, two, mixed, strict=True):
-        for got in (a for place in places for a in place):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-
-
 def test_engines_agree_to_the_bit(gpu_kind):
     with some_gpus(gpu_kind, 2, link_gb_s=100):
         results = []
@@ -104,74 +84,6 @@ def test_engines_agree_to_the_bit(gpu_kind):
                 results.append(train(devices(2)))
     for a, b in zip(*results, strict=True):
         assert all((x == y).all() for x, y in zip(a, b, strict=True))
-
-
-def test_parameters_on_devices(gpu_kind, tmp_path):
-    file = str(tmp_path / "net.params")
-    with some_gpus(gpu_kind, 3, link_gb_s=100):
-        net = mlp()
-        net.initialize(ctx=devices(2))
-        net(nd.ones((2, 12), ctx=gpu(1)))
-        weight = net[0].weight
-        assert weight.list_ctx() == devices(2)
-        assert [x.context for x in weight.list_data()] == devices(2)
-        assert [g.context for g in weight.list_grad()] == devices(2)
-        with pytest.raises(RuntimeError, match=r"was not initialized on context gpu\(2\)"):
-            weight.data(gpu(2))
-        with pytest.raises(RuntimeError, match=r"was not initialized on context cpu\(0\)"):
-            weight.data()
-        before = weight.data(gpu(1)).asnumpy()
-        assert (weight.data(gpu(0)).asnumpy() == before).all()
-        net.save_parameters(file)
-        net.collect_params().reset_ctx([gpu(2), cpu()])
-        assert weight.list_ctx() == [gpu(2), cpu()]
-        assert (weight.data(gpu(2)).asnumpy() == before).all()
-        assert net(nd.ones((2, 12), ctx=gpu(2))).context == gpu(2)
-        other = mlp()
-        other.load_parameters(file, ctx=gpu(1))
-        assert other[0].weight.data().context == gpu(1)
-        assert (other[0].weight.data().asnumpy() == before).all()
-    other = mlp()
-    other.load_parameters(file)
-    assert (other[0].weight.data(cpu()).asnumpy() == before).all()
-
-
-def test_layers_with_states_of_their_own_per_device(gpu_kind):
-    """BatchNorm's running statistics, dropout and a recurrent net on two devices."""
-    with some_gpus(gpu_kind, 2, link_gb_s=100):
-        net = nn.HybridSequential()
-        net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Dropout(0.5))
-        net.add(nn.MaxPool2D(2), nn.Flatten(), nn.Dense(3))
-        net.initialize(ctx=devices(2))
-        X = [nd.random.normal(i, 1, (4, 2, 8, 8), ctx=gpu(i)) for i in range(2)]
-        for _ in range(2):
-            with autograd.record():
-                losses = [net(x).sum() for x in X]
-            autograd.backward(losses)
-            net.hybridize()
-        means = [m.asnumpy() for m in net[1].running_mean.list_data()]
-        assert np.abs(means[0] - means[1]).max() > 1e-3
-        # The first step gives all devices the first one's.
-        trainer = gluon.Trainer(net.collect_params(), "sgd")
-        trainer.step(8)
-        after = [m.asnumpy() for m in net[1].running_mean.list_data()]
-        assert (after[0] == means[0]).all() and (after[1] == means[0]).all()
-        assert all(g.context == gpu(i) for i, g in enumerate(net[0].weight.list_grad()))
-        cell = gluon.rnn.LSTM(5)
-        cell.initialize(ctx=gpu(1))
-        assert cell(nd.ones((3, 2, 4), ctx=gpu(1))).context == gpu(1)
-
-
-def test_a_device_holds_its_share(gpu_kind):
-    """Each of two devices has its weights, their gradients, and half of the batch."""
-    with some_gpus(gpu_kind, 2, link_gb_s=100):
-        net = nn.Dense(256, in_units=1024)
-        net.initialize(ctx=devices(2))
-        X = gluon.utils.split_and_load(nd.ones((512, 1024)), devices(2))
-        nd.waitall()
-        expected = 2 * 4 * (256 * 1024 + 256) + 4 * 256 * 1024
-        assert [storage.stats(ctx).live for ctx in devices(2)] == [expected] * 2
-        assert [x.shape for x in X] == [(256, 1024)] * 2
 
 
 # -- parameters on lists of devices, in the real MXNet ---------------------------------------------

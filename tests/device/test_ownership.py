@@ -20,10 +20,8 @@ import pytest
 from d2lmini import Context, autograd, cpu, engine, init, nd, storage
 from d2lmini.device import scratch
 from d2lmini.device.parallel import parallel_for
-from d2lmini.device.storage import SMALL, Chunk, Pool
-from d2lmini.gluon import nn, rnn
-from d2lmini.gluon.data import DataLoader, Sampler
-from d2lmini.graph.plan import Arena, Arenas
+from d2lmini.device.storage import Chunk, Pool
+from d2lmini.gluon import nn
 
 
 @pytest.fixture
@@ -83,31 +81,6 @@ def test_a_compiled_net_writes_into_no_array_made_after_it(layer: str, options: 
         assert changed(mine) == [], f"{layer}, x {rows} x {columns}"
 
 
-@pytest.mark.parametrize("kernel", [1, 3])
-@pytest.mark.parametrize("size", [4, 7, 12])
-def test_a_compiled_convolution_writes_into_no_array_made_after_it(kernel: int, size: int):
-    net = nn.HybridSequential()
-    net.add(nn.Conv2D(4, kernel, padding=1), nn.MaxPool2D(2), nn.BatchNorm(), nn.Dense(3))
-    net.initialize()
-    net.hybridize()
-    x = nd.random.normal(shape=(2, 3, size, size))
-    net(x)
-    mine = later_arrays()
-    net(x)
-    assert changed(mine) == []
-
-
-def test_a_compiled_recurrent_layer_writes_into_no_array_made_after_it():
-    for layer in (rnn.GRU(8), rnn.LSTM(8), rnn.RNN(8)):
-        layer.initialize()
-        layer.hybridize()
-        x = nd.random.normal(shape=(5, 4, 8))
-        layer(x)
-        mine = later_arrays()
-        layer(x)
-        assert changed(mine) == []
-
-
 # -- blocks of the pool ----------------------------------------------------------------------------
 
 
@@ -149,15 +122,6 @@ def test_a_block_is_lent_again_only_if_no_view_of_it_exists(kind: str):
     assert lent(pool, 8192)[1] == elsewhere, "what nobody looks into is lent again"
 
 
-def test_the_block_itself_is_a_view_of_it():
-    pool = Pool(cpu())
-    chunk, address = lent(pool, 8192)
-    block = chunk.block
-    del chunk
-    assert lent(pool, 8192)[1] != address
-    del block
-
-
 def test_a_lease_keeps_its_chunk(ctx):
     for make in (lambda x: x.asnumpy_view(), np.from_dlpack, lambda x: x._chunk.lease()):
         x = nd.ones((100, 100), ctx=ctx)
@@ -196,99 +160,3 @@ def test_scratch_memory_is_given_again_only_if_no_view_of_it_exists(kind: str, u
     del view
     second = mine.memory["a"].ctypes.data
     assert mine.array("a", 4096, np.uint8).ctypes.data == second
-
-
-def test_a_sampler_may_reuse_its_array_of_indices():
-    """The batch is taken later: from the rows that were asked for at the call."""
-
-    class Reusing(Sampler):
-        def __iter__(self):
-            places = np.empty(64, np.int64)
-            for i in range(4):
-                places[:] = range(64 * i, 64 * i + 64)
-                yield places
-
-        def __len__(self):
-            return 4
-
-    x = nd.arange(2000).reshape((1000, 2))
-    with engine.use("stepped", seed=1):
-        batches = list(DataLoader(x, batch_sampler=Reusing()))
-        assert [batch[0, 0].asscalar() for batch in batches] == [0, 128, 256, 384]
-
-
-# -- arenas ----------------------------------------------------------------------------------------
-
-
-class Adder:
-    """A program that adds one to a place of its arena."""
-
-    def __init__(self, nbytes: int):
-        self.arena_nbytes = nbytes
-
-    def bind(self, arena: Any) -> Any:
-        place = arena(64, (4,), np.dtype(np.float32))
-
-        def run(*_: Any) -> list:
-            place[...] = 1
-            return [place]
-
-        return run
-
-
-def test_who_can_run_a_program_holds_its_arena(ctx, unchecked):
-    run = Arena(ctx, 50_000).function(Adder(50_000))
-    gc.collect()
-    assert storage.stats(ctx).live == 50_000
-    x = nd.zeros((12_500,), ctx=ctx)
-    run()
-    assert x.asnumpy().max() == 0
-    del run, x
-    assert storage.stats(ctx).live == 0
-
-
-def test_programs_of_one_net_take_turns_in_one_arena(ctx, unchecked):
-    arenas, programs = Arenas(ctx), [Adder(n * 10_000) for n in (3, 9, 1, 7, 2)]
-    for program in programs * 3:
-        arena = arenas.take(program.arena_nbytes)
-        arena.function(program)()
-        arenas.give_back(arena)
-    assert arenas.nbytes == storage.stats(ctx).live == 90_000
-
-
-def test_calls_at_once_have_arenas_of_their_own(ctx):
-    arenas = Arenas(ctx)
-    both = [arenas.take(5000), arenas.take(6000)]
-    assert both[0] is not both[1]
-    for arena in both:
-        arenas.give_back(arena)
-    assert arenas.nbytes == 11_000
-
-
-def test_a_large_arena_is_kept_only_with_static_alloc(ctx):
-    for static in (False, True):
-        arenas = Arenas(ctx, static)
-        arenas.give_back(arenas.take(5 << 20))
-        assert arenas.nbytes == (5 << 20 if static else 0)
-
-
-def test_under_the_lock_all_work_in_one_that_grows_twofold(ctx, unchecked):
-    arenas, programs = Arenas(ctx), [Adder(n * 1000) for n in range(4, 60)]
-    functions = [arenas.function(program) for program in programs]
-    live = storage.stats(ctx).live
-    assert arenas.nbytes <= 2 * 59_000 and live <= 4 * 59_000
-    for run in functions:
-        run()
-    del functions, programs
-    gc.collect()
-    assert storage.stats(ctx).live == arenas.nbytes <= 2 * 59_000
-
-
-def test_an_arena_forgets_programs_that_are_no_more(ctx):
-    arena = Arena(ctx, SMALL)
-    for _ in range(5):
-        program = Adder(SMALL)
-        function = weakref.ref(arena.function(program))
-        assert arena.function(program) is function()
-        del program
-        assert function() is None and arena._functions == {}

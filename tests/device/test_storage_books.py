@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import MB, Array, all_asleep, fill, run_program, until
+from worlds import MB, all_asleep, run_program, until
 
-from d2lmini import MXNetError, cpu, engine, instrument, nd, storage
+from d2lmini import MXNetError, cpu, engine, nd, storage
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.device.storage import SMALL, Chunk, Pool, size_class
+from d2lmini.device.storage import Chunk, Pool
 
 
 class Thing:
@@ -44,49 +44,6 @@ def chunk_of(pool: Pool, nbytes: int) -> Chunk:
     chunk = Chunk(pool, nbytes)
     chunk.allocate((nbytes,), np.dtype("uint8"))
     return chunk
-
-
-# -- blocks ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("nbytes", [SMALL, SMALL + 1, 5000, 65537, 3 * MB + 4])
-def test_memory_is_aligned(pool: Pool, nbytes: int):
-    """At a multiple of 64 bytes: fresh, and when it comes back from the pool."""
-    for _ in range(2):
-        chunks = [chunk_of(pool, nbytes) for _ in range(5)]
-        assert all(c.data.ctypes.data % 64 == 0 for c in chunks)
-        assert all(c.data.nbytes == nbytes and c.data.flags.c_contiguous for c in chunks)
-        del chunks
-
-
-def test_what_is_given_back_is_used_again(pool: Pool):
-    chunk = chunk_of(pool, 100_000)
-    place = chunk.data.ctypes.data
-    del chunk
-    assert pool.stats() == (0, size_class(100_000), 100_000, None)
-    other = chunk_of(pool, 100_001)  # of the same class
-    assert other.data.ctypes.data == place
-    assert pool.stats() == (100_001, 0, 100_001, None)
-    assert chunk_of(pool, 200_000).data.ctypes.data != place
-
-
-def test_only_so_much_is_kept(pool: Pool):
-    pool.keep = 300_000
-    chunks = [chunk_of(pool, size) for size in (10_000, 100_000, 200_000, 250_000)]
-    chunks.clear()
-    stats = pool.stats()
-    assert stats.live == 0 and 0 < stats.cached <= 300_000
-
-
-def test_what_is_released_is_gone(live: int):
-    x = nd.ones((1000, 1000))
-    x.wait_to_read()
-    dead = weakref.ref(x._chunk.block.base)
-    del x
-    until(all_asleep)
-    assert storage.stats(cpu()).cached >= 4_000_000 and dead() is not None
-    storage.release_cached(cpu())
-    assert storage.stats(cpu()).cached == 0 and dead() is None
 
 
 # -- the books -------------------------------------------------------------------------------------
@@ -117,114 +74,6 @@ def test_the_books_follow_every_step(seed: int):
         assert stats.cached <= pool.keep
 
 
-@pytest.mark.parametrize("collect", [True, False], ids=["gc-on", "gc-off"])
-def test_the_books_are_exact_over_threads(collect: bool, pool: Pool):
-    """Several threads allocate, drop, pass arrays on and drop them in circles."""
-    passed: list[Chunk] = []
-
-    def run(seed: int) -> None:
-        rng, mine = random.Random(seed), []
-        for _ in range(400):
-            mine.append(chunk_of(pool, rng.choice([100, 5000, 50_000])))
-            if rng.random() < 0.3:
-                circle: list = [mine.pop()]
-                circle.append(circle)
-            if rng.random() < 0.3:
-                passed.append(mine.pop() if mine else chunk_of(pool, 77))
-            if rng.random() < 0.3 and passed:
-                passed.pop()
-            if len(mine) > 5:
-                mine.pop(rng.randrange(len(mine)))
-
-    gc.enable() if collect else gc.disable()
-    try:
-        threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        gc.enable()
-    gc.collect()
-    assert pool.stats().live == sum(chunk.nbytes for chunk in passed)
-    passed.clear()
-    stats = pool.stats()
-    assert stats.live == 0
-    assert stats.cached == sum(n * len(blocks) for n, blocks in pool._blocks.items())
-
-
-def test_arrays_and_views_are_counted(engine_kind: str, live: int):
-    x = nd.ones((100, 100))
-    y = x[10:20]
-    z = nd.dot(x, x)
-    small = nd.ones((3,)) + 1
-    engine.waitall()
-    until(all_asleep)
-    assert storage.stats(cpu()).live - live == 2 * 40_000 + 12
-    del x, z
-    assert storage.stats(cpu()).live - live == 40_000 + 12, "the view keeps its base"
-    del y, small
-    assert storage.stats(cpu()).live == live
-
-
-def test_the_peak_of_tiny_arrays_is_seen(live: int):
-    storage.reset_peak()
-    assert storage.stats().peak == live
-    many = [nd.ones((4,)) + 1 for _ in range(100)]
-    many[-1].wait_to_read()
-    assert storage.stats().peak >= live + 100 * 16
-    many.clear()
-    assert storage.stats().live == live
-    storage.reset_peak()
-    assert storage.stats().peak == live
-
-
-def test_a_listener_may_allocate_while_it_hears_of_memory(pool: Pool):
-    """The books are settled before it hears, so what it does there counts once."""
-
-    class Allocates(instrument.Instrument):
-        left = 10
-
-        def free(self, ctx, nbytes, serial):
-            if self.left > 0:
-                self.left -= 1
-                chunk_of(pool, 50)  # given back at once: another `free`
-                pool.stats()
-
-    with instrument.listening(Allocates()) as listener:
-        chunks = [chunk_of(pool, n) for n in (50, 60, 5000, 70, 6000)]
-        chunks.clear()
-        pool.stats()
-    assert listener.left == 0 and pool.stats().live == 0
-
-
-def test_a_task_that_fails_half_way_leaves_what_its_var_holds(engine_kind: str, live: int):
-    array = Array()
-
-    def half(array: Array = array) -> None:
-        array.chunk.allocate((array.n,), np.dtype("float32"))
-        raise ValueError("half-way")
-
-    engine.push(half, writes=[array])
-    with pytest.raises(MXNetError, match="half-way"):
-        engine.wait_for_var(array)
-    assert storage.stats().live == live + MB
-    del half, array
-    until(all_asleep)
-    gc.collect()
-    assert storage.stats().live == live
-
-
-def test_writing_in_place_keeps_the_memory(engine_kind: str):
-    array = Array()
-    fill(array)
-    engine.waitall()
-    data = array.chunk.data
-    engine.push(lambda: array.chunk.data.fill(3), writes=[array])
-    engine.wait_for_var(array)
-    assert array.chunk.data is data and data[0] == 3
-
-
 # -- limits ----------------------------------------------------------------------------------------
 
 
@@ -245,19 +94,6 @@ def test_a_limit_is_kept_and_the_engine_goes_on(engine_kind: str, live: int):
     assert storage.stats(cpu()).limit == live + 3 * MB
     storage.set_limit(cpu(), None)
     assert (nd.ones((2048, 512)) + 1).asnumpy().max() == 2
-
-
-def test_what_is_cached_makes_way_for_what_is_asked(pool: Pool):
-    pool.limit = 3 * MB
-    big = [chunk_of(pool, MB) for _ in range(3)]
-    big.clear()
-    assert pool.stats().cached == 3 * MB
-    chunk = chunk_of(pool, 2 * MB)
-    stats = pool.stats()
-    assert stats.live == chunk.nbytes and stats.live + stats.cached <= 3 * MB
-    with pytest.raises(MemoryError):
-        chunk_of(pool, MB + 1)
-    assert pool.stats().live == chunk.nbytes, "what was refused is not counted"
 
 
 def test_what_the_system_refuses_is_tried_again_without_the_cache(pool: Pool, monkeypatch):
@@ -334,33 +170,6 @@ def test_parallel_for_uses_idle_workers():
         names.clear()
         parallel_for(3, piece)  # a user's thread may call it too
         assert len(names) == 3
-
-
-def test_parallel_for_when_all_workers_are_busy():
-    go, threads = threading.Event(), set()
-    with engine.use("threaded", workers=1):
-        engine.push(lambda: go.wait(30))
-        parallel_for(10, lambda i: threads.add(threading.get_ident()))
-        go.set()
-    assert threads == {threading.get_ident()}
-
-
-def test_parallel_for_nested_and_many_at_once():
-    counted = [0] * 8
-    lock = threading.Lock()
-
-    def inner(k: int) -> None:
-        with lock:
-            counted[k] += 1
-
-    def outer(k: int) -> None:
-        parallel_for(5, lambda _i: parallel_for(4, lambda _j: inner(k)))
-
-    with engine.use("threaded", workers=3):
-        for k in range(8):
-            engine.push(lambda k=k: outer(k))
-        engine.waitall()
-    assert counted == [20] * 8
 
 
 @pytest.mark.parametrize("depth", [1, 2])
@@ -442,15 +251,6 @@ def test_parallel_for_leaves_no_circle_behind():
             assert dead[0]() is None
     finally:
         gc.enable()
-
-
-def test_a_large_operation_inline_does_not_call_workers():
-    """It holds the lock that a helper would need."""
-    with engine.use("threaded", workers=3, inline_below=1e9):
-        x = nd.ones((4 * GRAIN,))
-        y = x + 1
-        assert engine.stats().inline >= 2
-        assert y.asnumpy().max() == 2
 
 
 def test_the_cut_does_not_depend_on_the_schedule():

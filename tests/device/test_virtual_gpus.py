@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
-import time
 import warnings
 from itertools import count
 
 import numpy as np
 import pytest
 from interrupts import PACKAGE, interrupt_at
-from worlds import all_asleep, run_program, until
+from worlds import run_program, until
 
-import d2lmini
 from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, runtime, storage, util, virtual_gpus
 from d2lmini.device import blas
 from d2lmini.device.devices import device_of, gpus
@@ -46,20 +43,6 @@ def test_a_scope():
     until(lambda: not threads_of_devices())
 
 
-def test_a_call_stays_until_the_next():
-    virtual_gpus(1)
-    try:
-        x = nd.ones(3, ctx=gpu(0))
-        virtual_gpus(2)
-        assert num_gpus() == 2
-        with pytest.raises(MXNetError, match=r"lies on a gpu\(0\) that no longer exists"):
-            x + 1
-    finally:
-        virtual_gpus(0)
-    with pytest.raises(MXNetError, match=r"no GPUs(.|\n)*virtual_gpus\(1\)(.|\n)*VIRTUAL_GPUS=1"):
-        nd.ones(3, ctx=gpu(0))
-
-
 def test_after_the_end_arrays_say_where_they_lay():
     with virtual_gpus(1):
         x = nd.ones((5, 2000), ctx=gpu(0))
@@ -81,30 +64,6 @@ def test_after_the_end_arrays_say_where_they_lay():
             with pytest.raises(MXNetError, match=r"its virtual_gpus\(...\) has ended. Copy what"):
                 use()
         assert storage.stats(gpu(0)).live == 0
-
-
-def test_a_scope_in_a_scope_gives_back_what_was_there():
-    with virtual_gpus(2):
-        x = nd.ones(3, ctx=gpu(1))
-        outer = gpus()
-        with virtual_gpus(1), pytest.raises(MXNetError, match="no longer exists"):
-            x.asnumpy()
-        assert gpus() == outer and engine.stats().workers == max(1, default_workers() - 2)
-        assert (x + 1).asnumpy().tolist() == [2, 2, 2]
-
-
-def test_it_waits_for_what_is_pending():
-    with virtual_gpus(1):
-        go, tag, seen = threading.Event(), engine.new_var(), []
-        engine.push(lambda: seen.append(go.wait(30)), writes=[tag], ctx=gpu(0))
-        threading.Timer(0.05, go.set).start()
-    assert seen == [True]
-
-
-def test_an_engine_that_was_told_its_workers_keeps_them():
-    with virtual_gpus(1), engine.use("threaded", workers=3):
-        assert engine.stats().workers == 3
-        assert nd.ones(3, ctx=gpu(0)).asnumpy().tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -139,14 +98,6 @@ def test_blas_has_one_thread_meanwhile():
     assert blas.threads() == before
 
 
-def test_inside_a_task_it_is_refused():
-    tag = engine.new_var()
-    engine.push(lambda: virtual_gpus(1), writes=[tag])
-    with pytest.raises(MXNetError, match="virtual_gpus inside the task"):
-        engine.wait_for_var(tag)
-    assert num_gpus() == 0
-
-
 def test_from_the_environment():
     program = """
         import threading
@@ -160,22 +111,6 @@ def test_from_the_environment():
     assert (code, out, err) == (0, "2 True\ngpu(1)", "")
     code, _, err = run_program(program, D2LMINI_VIRTUAL_GPUS="many")
     assert code == 1 and "D2LMINI_VIRTUAL_GPUS takes a number, 0 or more, got 'many'" in err
-
-
-# -- the link --------------------------------------------------------------------------------------
-
-
-def test_copies_take_the_time_of_the_link_asleep():
-    with virtual_gpus(2, link_gb_s=0.1):
-        x = nd.ones((5, MB // 4))
-        x.wait_to_read()
-        for there in (gpu(0), gpu(1), cpu()):  # in, from device to device, out
-            begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
-            x = x.as_in_context(there)
-            x.wait_to_read()
-            assert time.perf_counter() - begin_s >= 5 * MB / 0.1e9
-            assert time.process_time() - begin_cpu_s < 5 * MB / 0.1e9
-        assert (x.asnumpy() == 1).all()
 
 
 # -- faults ----------------------------------------------------------------------------------------
@@ -193,20 +128,6 @@ def test_a_limit_exceeded_leaves_the_others_alone():
         assert nd.ones((MB,), ctx=gpu(0))[0].asscalar() == 1
         assert gpu(1).memory_info() == util.get_gpu_memory(1) == (4 * MB, 8 * MB)
         assert util.get_gpu_count() == 2
-
-
-def test_ctrl_c_during_a_wait_for_a_device(no_gc_callbacks):
-    with virtual_gpus(1):
-        x, go, begun = nd.ones(5000, ctx=gpu(0)), threading.Event(), threading.Event()
-        engine.push(lambda: begun.set() or go.wait(30), writes=[x], ctx=gpu(0))
-        engine.push(lambda: None, reads=[x], writes=[x], ctx=gpu(0))
-        assert begun.wait(30)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt):
-            x.asnumpy()
-        go.set()
-        assert x.sum().asscalar() == 5000
-        until(all_asleep)
 
 
 def test_ctrl_c_everywhere():
@@ -264,13 +185,3 @@ def test_a_forked_child_has_devices_of_its_own():
         """
     )
     assert (code, out, err) == (0, "child\nparent 5000.0", "")
-
-
-def test_the_books_of_an_array_that_outlives_its_device():
-    with virtual_gpus(1):
-        x = nd.ones((MB,), ctx=gpu(0))
-        pool = x._chunk.pool
-    assert pool.stats().live == 4 * MB
-    del x
-    assert pool.stats().live == 0
-    assert d2lmini.num_gpus() == 0

@@ -145,7 +145,6 @@ def test_what_is_not_here_is_told_apart():
     with pytest.raises(AssertionError, match=r"nd\.frobnicate: nd has no 'frobnicate'"):
         migration_table.look_up("nd", ["frobnicate"])
     assert migration_table.look_up("io", ["CSVIter"]).left_out["CSVIter"].startswith("np.loadtxt")
-    assert migration_table.look_up("gluon.contrib.nn", ["Identity"]) == (1, {})
     names = ["nd.a", "nd.b", "sym.a", "sym.c", "io.a"]
     assert migration_table.shown(names) == "`nd.a` `b`; `sym.c`; `io.a`"
 

@@ -105,7 +105,7 @@ def as_mxnet():
 @pytest.mark.parametrize(
     "name",
     """mod.Module model.FeedForward rnn callback monitor gluon.model_zoo gluon.contrib.rnn
-    gluon.contrib.cnn gluon.contrib.estimator operator.CustomOp nd.Custom rtc nd.contrib.foreach
+    gluon.contrib.nn gluon.contrib operator.CustomOp nd.Custom rtc nd.contrib.foreach
     nd.contrib.while_loop nd.contrib.cond nd.sparse.csr_matrix image.imread recordio
     nd.contrib.box_nms contrib.text contrib.quantization""".split(),
 )

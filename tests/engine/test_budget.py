@@ -11,9 +11,9 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import MB, Array, fill, run_program, until
+from worlds import MB, Array, fill, until
 
-from d2lmini import MXNetError, engine, instrument
+from d2lmini import engine
 from d2lmini.engine import core
 
 
@@ -115,87 +115,6 @@ def test_pushes_from_tasks_never_pause(gate):
         stats = engine.stats()
         assert (stats.executed, stats.paused) == (6, 0)
         assert stats.peak_pending_bytes > MB
-
-
-def test_what_needs_no_memory_never_pauses(gate):
-    """Reading, writing in place, and what is skipped because its input failed."""
-    array, source, log = Array(), Array(), []
-    with engine.use("threaded", workers=2):
-        fill(source)
-        engine.waitall()
-        engine.limit_pending(MB)
-        fill(array, during=lambda: gate.wait(30))
-        engine.push(lambda: log.append("read"), reads=[source])
-        engine.push(lambda: log.append("in place"), reads=[source], writes=[source])
-        engine.push(lambda: 1 / 0, writes=[source], name="fails")
-        engine.push(lambda: log.append("skipped"), reads=[source], writes=[source])
-        with pytest.raises(MXNetError, match="fails"):
-            engine.wait_for_var(source)
-        assert engine.stats().paused == 0 and log == ["read", "in place"]
-        gate.set()
-
-
-def test_raising_the_bound_lets_paused_pushes_go_on(gate):
-    arrays = [Array() for _ in range(2)]
-    with engine.use("threaded", workers=1):
-        engine.limit_pending(MB)
-        fill(arrays[0], during=lambda: gate.wait(30))
-        pusher = in_thread(lambda: fill(arrays[1]))
-        until(paused)
-        engine.limit_pending(4 * MB)
-        pusher.join(30)
-        assert not pusher.is_alive() and engine.stats().pending == 2
-        gate.set()
-
-
-def test_cancelling_makes_room(gate):
-    arrays, begun = [Array() for _ in range(3)], threading.Event()
-    with engine.use("threaded", workers=1):
-        engine.limit_pending(2 * MB)
-        engine.push(lambda: (begun.set(), gate.wait(30)))
-        assert begun.wait(30)
-        fill(arrays[0])
-        fill(arrays[1])
-        pusher = in_thread(lambda: fill(arrays[2]))
-        until(paused)
-        assert engine.cancel_pending() == 2
-        gate.set()
-        pusher.join(30)
-        engine.wait_for_var(arrays[2])
-        with pytest.raises(MXNetError, match="fill: cancelled before it ran"):
-            engine.wait_for_var(arrays[0])
-
-
-def test_the_pause_is_in_the_ledger_of_waits(gate):
-    class Ledger(instrument.Instrument):
-        def __init__(self) -> None:
-            self.waits: list = []
-
-        def wait(self, kind, target, site, begin_ns, end_ns) -> None:
-            self.waits.append((kind, target, begin_ns <= end_ns))
-
-    arrays = [Array() for _ in range(2)]
-    with engine.use("threaded", workers=1), instrument.listening(Ledger()) as ledger:
-        engine.limit_pending(MB)
-        fill(arrays[0], during=lambda: gate.wait(30))
-        pusher = in_thread(lambda: fill(arrays[1]))
-        until(paused)
-        gate.set()
-        pusher.join(30)
-    assert ("backpressure", None, True) in ledger.waits
-
-
-def test_the_default_bound_is_half_of_the_memory_available():
-    code, out, err = run_program("""
-        import psutil
-        from d2lmini import engine, nd
-        assert engine.stats().limit_bytes is None, "found out when first needed"
-        available = psutil.virtual_memory().available
-        x = nd.ones((600, 600)) + 1
-        x.wait_to_read()
-        print(0.3 * available < engine.stats().limit_bytes < 0.7 * available)
-    """)
-    assert (code, out, err) == (0, "True", "")
 
 
 # -- the books -------------------------------------------------------------------------------------

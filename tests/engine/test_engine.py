@@ -168,29 +168,6 @@ def test_priority_orders_those_that_could_run():
     assert order == [5, 5, 2, 0, -1]
 
 
-def test_a_task_may_push(engine_kind: str):
-    order: list[str] = []
-    a = engine.new_var()
-
-    def outer() -> None:
-        engine.push(lambda: order.append("inner"), reads=[a])
-        order.append("outer")
-
-    engine.push(outer, writes=[a])
-    engine.waitall()
-    assert order == ["outer", "inner"]
-
-
-def test_a_task_must_not_wait(engine_kind: str):
-    a, b = engine.new_var(), engine.new_var()
-    engine.push(engine.waitall, writes=[a], name="impatient")
-    engine.push(lambda: engine.wait_for_var(a), writes=[b], name="impatient_too")
-    with pytest.raises(MXNetError, match="waitall inside the task 'impatient'"):
-        engine.wait_for_var(a)
-    with pytest.raises(MXNetError, match="inside the task 'impatient_too'"):
-        engine.wait_for_var(b)
-
-
 def test_push_refuses_what_is_no_var():
     with pytest.raises(TypeError, match=r"Vars \(engine.new_var\(\)\) or NDArrays, got list"):
         engine.push(lambda: None, reads=[[1]])
@@ -263,25 +240,3 @@ def test_explain_says_who_waits_for_whom():
     assert "writing: slow (issued at" in text and "test_engine.py" in text
     assert "waits to read: reader" in text
     assert engine.explain(a) == "idle: nothing pending"
-
-
-def test_withdraw_lets_those_behind_go_on():
-    """A writer leaves the line: the readers behind it join the reader before it."""
-
-    class Nothing(core.Task):
-        def run(self) -> None:
-            raise AssertionError("not run here")
-
-    var = core.Var()
-    first, writer, last = (
-        Nothing("r", (var,), ()),
-        Nothing("w", (), (var,)),
-        Nothing("r", (var,), ()),
-    )
-    for task in (first, writer, last):
-        task.prepare()
-        core.claim(task)
-    assert [each for each, _ in var.queue] == [writer, last]
-    assert core.withdraw(writer) == [last]
-    assert core.withdraw(writer) == []
-    assert var.readers == {first, last} and not var.queue

@@ -167,57 +167,6 @@ FIRST = {
 
 
 @unix
-@pytest.mark.parametrize("first", FIRST)
-def test_a_fork_while_another_thread_does_the_first_operation(first):
-    """The child has locks that are free, and modules that are whole. Imports are made to take long,
-    and the forks to come in their midst."""
-    out, err = run(
-        f"""
-        import os, sys, threading, time, warnings
-        warnings.simplefilter("ignore")
-        from d2lmini import cpu, engine, nd
-        children, begun, over = [], threading.Event(), threading.Event()
-        class Slow:
-            def find_spec(self, name, path=None, target=None):
-                if not over.is_set():
-                    begun.set()
-                    time.sleep(0.05)
-        sys.meta_path.insert(0, Slow())
-        def fork():
-            begun.wait(5)
-            for _ in range(6):
-                child = os.fork()
-                if child == 0:
-                    try:
-                        x = nd.ones((300, 300))
-                        {FIRST[first]}
-                        nd.dot(x, nd.random.normal(shape=(300, 300))).wait_to_read()
-                        engine.push(lambda: None, writes=[x])
-                        nd.waitall()
-                    finally:
-                        os._exit(0)
-                children.append(child)
-                time.sleep(0.02)
-        thread = threading.Thread(target=fork)
-        thread.start()
-        x = nd.ones((300, 300))
-        {FIRST[first]}
-        nd.waitall()
-        over.set()
-        thread.join()
-        end, left = time.monotonic() + 20, set(children)
-        while left and time.monotonic() < end:
-            left = {{child for child in left if not os.waitpid(child, os.WNOHANG)[0]}}
-            time.sleep(0.01)
-        for child in left:
-            os.kill(child, 9)
-        print(len(children), "children", len(left), "hang")
-        """
-    )
-    assert out == "6 children 0 hang\n", err
-
-
-@unix
 def test_a_fork_waits_until_an_import_has_ended(tmp_path):
     """Deterministically: the fork comes while a guarded import is under way."""
     out, err = run("""
@@ -271,25 +220,3 @@ def test_a_fork_releases_the_locks_of_its_own_thread():
         print(door.locked(), theirs.locked(), mine.locked())
     """)
     assert (out, err) == ("True True\nTrue False True\nFalse False False\n", "")
-
-
-@unix
-def test_a_child_of_another_thread_has_the_handlers_that_were_held():
-    """The main thread was inside an operation that defers Ctrl-C: it is not there in the child."""
-    out, err = run("""
-        import os, signal, threading
-        from d2lmini.engine import signals
-        before, results = signal.getsignal(signal.SIGINT), []
-        def fork():
-            child = os.fork()
-            if child == 0:
-                os._exit(signal.getsignal(signal.SIGINT) is before)
-            results.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        held = signals.hold()
-        thread = threading.Thread(target=fork)
-        thread.start()
-        thread.join()
-        signals.release(held)
-        print(results, signal.getsignal(signal.SIGINT) is before)
-    """)
-    assert (out, err) == ("[1] True\n", "")

@@ -107,24 +107,6 @@ def test_waits(name: str, busy: bool, kind: str):
         strike_everywhere(scenario)
 
 
-def test_a_wait_that_meets_an_error():
-    def scenario():
-        cells = Cells()
-        cells.push("fails", lambda: 1 / 0)
-
-        def act() -> None:
-            with pytest.raises(MXNetError, match="fails: ZeroDivisionError"):
-                engine.wait_for_var(cells.a)
-
-        yield act
-        with pytest.raises(MXNetError, match="fails: ZeroDivisionError"):
-            engine.wait_for_var(cells.a)
-        engine.push(work, writes=[cells.a])
-        cells.verify()
-
-    strike_everywhere(scenario)
-
-
 def test_a_paused_push():
     """Struck before, while and after it waits for room."""
 
@@ -180,46 +162,6 @@ def test_ctrl_c_in_a_naive_task_reaches_the_caller():
         engine.push(lambda: log.append(1), writes=[a])
         engine.wait_for_var(a)
     assert log == [1]
-
-
-@pytest.mark.parametrize("kind", ["threaded", "naive"])
-def test_use(kind: str):
-    outer = engine.current
-
-    def scenario():
-        cells = Cells()
-
-        def act() -> None:
-            with engine.use(kind):
-                cells.push("it")
-
-        struck = yield act
-        assert engine.current is outer
-        # What was pushed to the other engine may still run there.
-        if not struck:
-            assert cells.log == ["it"]
-
-    strike_everywhere(scenario)
-
-
-@pytest.mark.parametrize(
-    "act", [engine.stats, engine.cancel_pending, lambda: engine.limit_pending(None)],
-    ids=["stats", "cancel_pending", "limit_pending"],
-)  # fmt: skip
-def test_questions_and_dials(act: Callable):
-    def scenario():
-        cells = Cells()
-        cells.push("one")
-        cells.push("two")
-        yield act
-        engine.waitall()
-        if cells.a.error is not None:
-            with pytest.raises(MXNetError, match="cancelled before it ran"):
-                engine.wait_for_var(cells.a)
-        engine.push(work, writes=[cells.a])
-        cells.verify(at_most_once=("one", "two"))
-
-    strike_everywhere(scenario)
 
 
 FILES = (*ENGINE_FILES, *(str(PACKAGE / "ndarray" / f) for f in ("dispatch.py", "compute.py")))
@@ -327,29 +269,3 @@ def test_ctrl_c_ends_a_blocked_wait(name: str):
     assert not engine.current.gates
     go.set()
     cells.verify(once=("one",))
-
-
-def test_ctrl_c_ends_a_paused_push():
-    go = threading.Event()
-    chunks = [Chunk(pool_of(cpu()), 1 << 20) for _ in range(2)]
-    with engine.use("threaded", workers=1):
-        engine.limit_pending(1 << 20)
-        engine.push(lambda: go.wait(30), writes=[chunks[0]])
-
-        def interrupt() -> None:
-            while not engine.current.room_locks:
-                os.sched_yield() if hasattr(os, "sched_yield") else None
-            _thread.interrupt_main()
-            if os.name != "nt":
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-        sender = threading.Thread(target=interrupt)
-        sender.start()
-        with pytest.raises(KeyboardInterrupt):
-            engine.push(lambda: None, writes=[chunks[1]])
-        sender.join()
-        assert engine.stats().pending == 1 and chunks[1].idle, "it was never enqueued"
-        go.set()
-        engine.push(lambda: None, writes=[chunks[1]])
-        engine.waitall()
-        engine.current.check()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from worlds import MB, Array, all_asleep, fill, until
 
 from d2lmini import MXNetError, engine, instrument, nd, storage
 from d2lmini.engine import OutOfMemoryError, core
-from d2lmini.engine.core import FunctionTask
 
 
 class Thing:
@@ -45,23 +43,6 @@ def collector(enabled: bool) -> Iterator[None]:
 # -- rule 2: tasks push, and do not wait -----------------------------------------------------------
 
 
-def test_rule_2_a_push_inside_a_task_is_never_inline():
-    """It stands in line, though it is small and nothing is before it."""
-    log: list[str] = []
-    a = engine.new_var()
-
-    def outer() -> None:
-        engine.current.push(
-            FunctionTask(lambda: log.append("inner"), "inner", (), (a,), predicted_us=0.1)
-        )
-        log.append("outer")
-
-    with engine.use("threaded", workers=1):
-        engine.push(outer)
-        engine.waitall()
-        assert log == ["outer", "inner"] and engine.stats().inline == 0
-
-
 def test_rule_2_waiting_is_refused_on_a_worker_in_every_way(engine_kind: str):
     x, problems = nd.ones((2, 2)), []
     waits: list[Callable] = [
@@ -80,20 +61,6 @@ def test_rule_2_waiting_is_refused_on_a_worker_in_every_way(engine_kind: str):
     engine.waitall()
     assert len(problems) == len(waits)
     assert all("inside the task 'impatient': a task must not wait" in p for p in problems)
-
-
-def test_rule_2_a_chain_of_pushes_from_tasks(engine_kind: str):
-    """waitall waits for what tasks push while it waits."""
-    a, n = engine.new_var(), [0]
-
-    def again() -> None:
-        n[0] += 1
-        if n[0] < 200:
-            engine.push(again, writes=[a])
-
-    engine.push(again, writes=[a])
-    engine.waitall()
-    assert n == [200] and a.idle
 
 
 # -- rule 3: finalizers ----------------------------------------------------------------------------
@@ -181,19 +148,6 @@ def test_rule_3_a_wait_by_such_a_finalizer_is_refused(engine_kind: str):
     assert all("must not wait" in p for p in problems)
 
 
-def test_rule_3_elsewhere_a_finalizer_may_push_and_wait(engine_kind: str):
-    a, log = engine.new_var(), []
-
-    def will() -> None:
-        engine.push(lambda: log.append("will"), writes=[a])
-        engine.wait_for_var(a)
-        log.append("waited")
-
-    Last(will)
-    gc.collect()
-    assert log == ["will", "waited"]
-
-
 def test_rule_3_a_finalizer_on_a_worker_must_not_wait():
     """Even between tasks: the worker it blocks may be the one it waits for."""
     problems, a = [], engine.new_var()
@@ -237,42 +191,6 @@ def test_rule_3_a_finalizer_within_a_read_must_not_wait_behind_it():
     assert engine.current.read("test", x._chunk, copy) == [1, 1, 1]
     assert len(problems) == 1 and "must not wait" in problems[0]
     assert x.asnumpy().tolist() == [2, 2, 2]
-
-
-def test_rule_3_finalizers_in_the_storage():
-    """Arrays die, and finalizers compute, while another thread allocates: two locks would be taken
-    in both orders here, one lock cannot be."""
-    stop, made = threading.Event(), [0]
-    small = nd.ones((8, 8))
-
-    def will() -> None:
-        nd.ones((40, 40)) + 1
-        made[0] += 1
-
-    class CollectsInStorage(Collects):
-        push = ready = start = end = wait = Collects._ignore
-
-    def inline() -> None:
-        while not stop.is_set():
-            small + 1
-
-    with engine.use("threaded", workers=2, inline_below=1e6):
-        listener = CollectsInStorage(will)
-        listener.left = 150
-        thread = threading.Thread(target=inline)
-        with instrument.listening(listener):
-            thread.start()
-            try:
-                for _ in range(300):
-                    array = Array(2000)
-                    fill(array)
-                engine.waitall()
-                until(lambda: made[0] > 100)
-            finally:
-                stop.set()
-                thread.join(30)
-        engine.waitall()
-        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
@@ -448,14 +366,6 @@ def test_rule_5_waitall_raises_each_unseen_error_once_and_then_is_clean(engine_k
         engine.wait_for_var(tags[0])  # it is kept until it is overwritten
 
 
-def test_rule_5_the_error_of_a_task_that_writes_nothing_is_raised_by_waitall(engine_kind: str):
-    """There is no Var to keep it on: only waitall can tell."""
-    engine.push(lambda: 1 / 0, name="divide")
-    with pytest.raises(MXNetError, match="divide: ZeroDivisionError"):
-        engine.waitall()
-    engine.waitall()
-
-
 def test_rule_5_an_error_whose_vars_died_is_warned_of(engine_kind: str):
     for i in range(12):
         engine.push(lambda: 1 / 0, writes=[engine.new_var()], name=f"fails_{i}")
@@ -467,29 +377,6 @@ def test_rule_5_an_error_whose_vars_died_is_warned_of(engine_kind: str):
     assert len(caught) == 1 and "fails_0" in text and "... and 2 more" in text
     assert caught[0].filename == __file__, "it points to the user's line"
     engine.waitall()
-
-
-def test_rule_5_what_was_fixed_by_overwriting_is_still_told_once(engine_kind: str):
-    """Nobody waited for it before: the value in between was wrong all the same."""
-    a = engine.new_var()
-    engine.push(lambda: 1 / 0, writes=[a], name="divide")
-    engine.push(int, writes=[a])
-    engine.wait_for_var(a)
-    with pytest.warns(UserWarning, match="divide: ZeroDivisionError"):
-        engine.waitall()
-
-
-def test_rule_5_many_failures_cost_no_more_each(engine_kind: str):
-    """Their reports are kept and pruned in time that grows with their number, not its square."""
-    a = engine.new_var()
-    for _ in range(3000):
-        engine.push(lambda: 1 / 0, writes=[a], name="divide")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with pytest.raises(MXNetError, match="divide"):
-            engine.waitall()
-    assert "2999 operation(s)" in str(caught[0].message)
-    assert engine.stats().executed == 3000
 
 
 class Unprintable(Exception):
@@ -540,55 +427,7 @@ def test_rule_5_exhausted_memory(engine_kind: str):
     assert engine.stats().pending == 0
 
 
-def test_rule_5_a_read_by_another_thread_while_errors_come_and_go():
-    """A wait takes one look at the error: it cannot vanish between look and raise."""
-    a = engine.new_var()
-    stop = threading.Event()
-
-    def churn() -> None:
-        while not stop.is_set():
-            for _ in range(10):
-                engine.push(lambda: 1 / 0, writes=[a])
-                engine.push(int, writes=[a])
-            engine.current.wait_idle("test")
-
-    with engine.use("threaded", workers=2):
-        thread = threading.Thread(target=churn)
-        thread.start()
-        for _ in range(200):
-            try:
-                engine.wait_for_var(a)
-            except MXNetError as error:
-                assert "ZeroDivisionError" in str(error)
-        stop.set()
-        thread.join(30)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            engine.waitall()
-
-
 # -- rule 12, and what else one may ask ------------------------------------------------------------
-
-
-def test_rule_12_a_wait_can_say_who_waits_for_whom(go):
-    a = engine.new_var()
-    with engine.use("threaded", workers=2):
-        engine.push(lambda: go.wait(30), writes=[a], name="slow")
-        engine.push(int, reads=[a], name="reader")
-        waiter = threading.Thread(target=lambda: engine.wait_for_var(a))
-        waiter.start()
-        until(lambda: engine.current.gates)
-        engine.push(int, writes=[a], name="next")
-        text = engine.explain(a)
-        go.set()
-        waiter.join(30)
-        engine.waitall()
-    lines = [line.split(" (issued at")[0] for line in text.splitlines()]
-    assert lines == [
-        "writing: slow", "waits to read: reader", "waits to read: wait_for_var",
-        "waits to write: next",
-    ]  # fmt: skip
-    assert 'engine.push(lambda: go.wait(30), writes=[a], name="slow")' in text
 
 
 def test_no_lock_is_held_while_a_task_runs():

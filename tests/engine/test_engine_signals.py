@@ -11,12 +11,10 @@ import subprocess
 import sys
 import textwrap
 import time
-import types
 from itertools import count
 
 import numpy as np
 import pytest
-from generators.agree import ENGINES
 from interrupts import ENGINE_FILES, PACKAGE, _codes_in, interrupt_at
 
 import d2lmini
@@ -53,28 +51,6 @@ WRITES = {
     "out=x": lambda x, y: nd.softmax(y, out=x),
     "an update": lambda x, y: nd.sgd_update(x, y, lr=0.5, out=x),
 }
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", WRITES)
-def test_a_write_in_place_happens_or_does_not(how, kind):
-    with engine.use(kind, **KINDS[kind]):
-        x, y = nd.array([1, 2, 3, 4]), nd.array([5, 6, 7, 8])
-        WRITES[how](x, y)
-        after = x.asnumpy()
-        for k in count(step=STRIDES[kind]):
-            x[:] = nd.array([1, 2, 3, 4])
-            x.wait_to_read()
-            with interrupt_at(k, FILES) as strike:
-                WRITES[how](x, y)
-                x.wait_to_read()
-            found = x.asnumpy().tolist()
-            assert found in ([1, 2, 3, 4], after.tolist()), f"struck at {strike.where}"
-            engine.current.check()
-            if not strike.done:
-                break
-        assert k > 20
-    nd.waitall()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -271,41 +247,9 @@ def test_a_handler_writes_what_is_awaited(scope, kind):
         assert k > 10
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_handler_may_end_a_wait(kind):
-    class Told(Exception):
-        pass
-
-    def handle(*_):
-        raise Told
-
-    with engine.use(kind, **KINDS[kind]):
-        x = nd.ones(3)
-        for k in count(step=SPARSE[kind]):
-            told = False
-            with handling(handle), interrupt_at(k, ENGINE_FILES) as strike:
-                try:
-                    engine.push(lambda: time.sleep(1e-3), reads=[x], writes=[x])
-                    x.asnumpy()
-                    settle()
-                except Told:
-                    told = True
-            assert told == strike.done, strike.where
-            assert (x + 1).asnumpy().tolist() == [2, 2, 2]
-            engine.current.check()
-            if not strike.done:
-                break
-        assert k > 10
-
-
-class Namespace(types.SimpleNamespace):
-    __hash__ = object.__hash__
-
-
 WITHIN = {
     "a transition": lambda: engine.current.lock,
     "a task": lambda: scopes.swapping(thread_state, "task", FunctionTask(int, "f", (), ())),
-    "a rendezvous": lambda: scopes.swapping(engine.current, "rendezvous", {Namespace(open=True)}),
 }
 
 
@@ -362,7 +306,7 @@ def test_whole_functions_exist(module):
 
 
 def test_programs_see_their_own_handlers():
-    handle = Namespace.__init__
+    handle = contextlib.suppress.__init__
     with handling(handle, signal.SIGTERM):
         assert signal.getsignal(signal.SIGTERM) is handle
         assert signal.signal(signal.SIGTERM, signal.SIG_IGN) is handle
@@ -385,20 +329,6 @@ def test_a_users_function_can_be_interrupted():
             engine.push(forever, reads=[x], writes=[x])
         with pytest.raises(d2lmini.MXNetError, match="interrupted by Ctrl-C while it ran"):
             x.asnumpy()
-
-
-def test_a_thread_computes_quietly_after_it_was_struck():
-    """NumPy's warnings are off in operations, whatever was interrupted before."""
-    with engine.use("naive"):  # where each operation is a task, and runs on this thread
-        x = nd.ones((40, 40))
-        for k in count():
-            with interrupt_at(k, (str(PACKAGE / "device" / "errstate.py"),)) as strike:
-                x + 1
-            with np.errstate(all="raise"):
-                assert np.isinf((1 / nd.zeros((40, 40))).asnumpy()).all(), strike.where
-            if not strike.done:
-                break
-        assert k > 1
 
 
 # -- in a process of its own -----------------------------------------------------------------------
@@ -458,91 +388,3 @@ print((x + 1).asnumpy())
     done = run(text)
     assert done.stdout.split("\n")[:2] == ["raised", "[2. 2. 2.]"], done.stdout + done.stderr
     assert done.stderr == ""
-
-
-def test_a_handler_from_before_the_import():
-    done = run(
-        """
-        import signal
-        from signal import getsignal, signal as install
-        def handle(*_):
-            print("told", x.asnumpy())
-        install(signal.SIGTERM, handle)
-        from d2lmini import engine, nd
-        x = nd.ones(2)
-        for _ in range(2):  # the second time by a function from before the import
-            with engine.current.lock:
-                signal.raise_signal(signal.SIGTERM)
-                print("still in here")
-            nd.waitall()
-            assert getsignal(signal.SIGTERM) is handle
-            install(signal.SIGTERM, handle)
-        """
-    )
-    assert done.stdout == "still in here\ntold [1. 1.]\n" * 2, done.stdout + done.stderr
-
-
-@pytest.mark.skipif(os.name == "nt", reason="asyncio has handlers on Unix")
-def test_asyncio_calls_its_handler_once():
-    done = run(
-        """
-        import asyncio, os, signal
-        from d2lmini import engine, nd
-        async def main():
-            told = []
-            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, told.append, 1)
-            with engine.current.lock:
-                os.kill(os.getpid(), signal.SIGUSR1)
-            await asyncio.sleep(0.1)
-            print(told)
-        asyncio.run(main())
-        """
-    )
-    assert done.stdout == "[1]\n", done.stdout + done.stderr
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals by timers are of Unix")
-@pytest.mark.parametrize("kind", ENGINES)
-def test_real_interrupts_lose_no_weight(kind):
-    """SIGINT at random times in the training of a small net."""
-    done = run(
-        f"""
-        import os, random, signal
-        import numpy as np
-        from d2lmini import autograd, engine, gluon, nd
-        from d2lmini.gluon import nn
-        signal.signal(signal.SIGALRM, signal.default_int_handler)  # strikes everywhere
-        rng, struck = random.Random(2), 0
-        with engine.use(**{ENGINES[kind]!r}):
-            net = nn.HybridSequential()
-            net.add(nn.Dense(8, activation="relu"), nn.BatchNorm(), nn.Dense(1))
-            net.initialize()
-            trainer = gluon.Trainer(net.collect_params(), "adam")
-            X = nd.random.normal(shape=(6, 3))
-            def go():
-                with autograd.record():
-                    l = (net(X) ** 2).sum()
-                l.backward()
-                trainer.step(6)
-                l.wait_to_read()
-            go()
-            for i in range(150):
-                if i == 75:
-                    net.hybridize()
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 4e-3))
-                    while signal.getitimer(signal.ITIMER_REAL)[0]:
-                        go()
-                    go()
-                    print("lost an interrupt")
-                except KeyboardInterrupt:
-                    struck += 1
-                nd.waitall()
-                for p in net.collect_params().values():
-                    assert np.isfinite(p.data().asnumpy()).all()
-            engine.current.check()
-        print(struck)
-        """,
-        120,
-    )
-    assert done.stdout == "150\n" and done.stderr == "", done.stdout + done.stderr[-2000:]

@@ -148,7 +148,7 @@ class Forgets:
         def forgetful(task: Task) -> None:
             prepare(task)
             current = engine.current
-            if isinstance(current, engine.SteppedEngine) and current.pushed + 1 == self.number:
+            if isinstance(current, engine.SteppedEngine) and current._sequence + 1 == self.number:
                 for var in (*task.shared, *task.writes):  # numbered as if nothing were missing
                     current._number(var)
                 if self.kind == "reads":

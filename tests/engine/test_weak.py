@@ -2,24 +2,13 @@
 
 import threading
 import time
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
-from d2lmini import profile
 from d2lmini.base.forks import living
-from d2lmini.profiler.recorder import this_thread
 
 
 class Element:
     """Something that can be referred to weakly."""
-
-
-def test_all_kinds_and_no_dead_ones():
-    kept, lost = Element(), Element()
-    collections = WeakSet([kept, lost]), WeakKeyDictionary({kept: 1, lost: 2})
-    by_number = WeakValueDictionary({1: kept, 2: lost})
-    assert len(living(by_number)) == 2
-    del lost
-    assert [living(each) for each in (*collections, by_number)] == [[kept]] * 3
 
 
 def test_nothing_is_raised_while_elements_die_in_other_threads():
@@ -40,22 +29,3 @@ def test_nothing_is_raised_while_elements_die_in_other_threads():
         over.set()
         for thread in threads:
             thread.join()
-
-
-def test_threads_that_end_while_others_are_named_drop_no_trace():
-    """Each new thread asks for its name; the first letters of all are alike."""
-    problems = []
-
-    def ask():
-        try:
-            this_thread()
-        except RuntimeError as problem:
-            problems.append(problem)
-
-    with profile():
-        for _ in range(200):
-            threads = [threading.Thread(target=ask) for _ in range(5)]
-            for thread in threads:
-                thread.start()
-            del thread, threads
-    assert not problems

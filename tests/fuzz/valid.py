@@ -114,13 +114,6 @@ def traces() -> list[bytes]:
         chosen = [e for e in events[60:] if any(word in str(e) for word in wanted)]
         tree["traceEvents"] = events[:60] + chosen[:60]
         found.append(json.dumps(tree).encode())
-    arrow = {"name": "a", "cat": "c", "id": 1, "pid": 1}
-    events = [
-        {"name": "f", "ph": "X", "ts": 1, "dur": 5, "pid": 1, "tid": 1, "args": {"n": 1}},
-        {"name": "g", "ph": "B", "ts": 7, "pid": 1, "tid": 2}, {"name": "wait", "ph": "X", "ts": 20,
-         "dur": 2, "pid": 1, "tid": 1}, {"name": "g", "ph": "E", "ts": 9.5, "pid": 1, "tid": 2},
-        {**arrow, "ph": "s", "ts": 2, "tid": 1}, {**arrow, "ph": "f", "ts": 7, "tid": 2},
-    ]  # fmt: skip
     gpu = [
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1,
          "dur": 2, "args": {"correlation": 7}},
@@ -135,8 +128,7 @@ def traces() -> list[bytes]:
          "args": {"Device Type": 1, "Device Id": 0, "Addr": 9, "Bytes": 64, "Total Allocated": 64,
          "Total Reserved": 128}},
     ]  # fmt: skip
-    for part in (events, gpu):
-        found.append(json.dumps({"traceEvents": part, "baseTimeNanoseconds": 10**9}).encode())
+    found.append(json.dumps({"traceEvents": gpu, "baseTimeNanoseconds": 10**9}).encode())
     return [*found, gzip.compress(found[0], 1)]
 
 

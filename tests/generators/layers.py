@@ -281,7 +281,7 @@ def activation(rng: random.Random) -> Layer:
 
 
 def rearrangement(rng: random.Random) -> Layer:
-    kind = rng.choice(["pad", "pad", "embedding", "embedding", "shuffle", "concurrent"])
+    kind = rng.choice(["pad", "embedding"])
     if kind == "pad":
         size = some(rng, 2, 2, 6)
         p = rng.randint(0, min(size) - 1)
@@ -289,30 +289,9 @@ def rearrangement(rng: random.Random) -> Layer:
             f"gluon.nn.ReflectionPad2D({p})", [f"numbers({shape((*some(rng, 2, 1, 3), *size))})"],
             [], f"y = F.pad(x[0], ({p},) * 4, mode='reflect')",
         )  # fmt: skip
-    if kind == "embedding":
-        rows, wide = some(rng, 2, 1, 7)
-        return Layer(
-            f"gluon.nn.Embedding({rows}, {wide})",
-            [f"integers({rows}, {shape(some(rng, rng.randint(1, 3), 1, 5))})"],
-            [f"numbers({rows}, {wide})"], "y = F.embedding(x[0].long(), w[0])", fixed=(0,),
-        )  # fmt: skip
-    if kind == "shuffle":
-        n = rng.randint(1, 3)
-        by = some(rng, n, 1, 3)
-        N, C, size = *some(rng, 2, 1, 2), some(rng, n, 1, 4)
-        order = [0, 1, *(a for i in range(n) for a in (2 + n + i, 2 + i))]
-        split = (N, C, *by, *size)
-        out = (N, C, *(s * b for s, b in zip(size, by)))
-        return Layer(
-            f"gluon.contrib.nn.PixelShuffle{n}D({by if n > 1 else by[0]})",
-            [f"numbers({shape((N, C * math.prod(by), *size))})"], [],
-            f"y = x[0].reshape({split}).permute({order}).reshape({out})",
-        )  # fmt: skip
-    dims = some(rng, 3, 1, 4)
-    axis = rng.choice([0, 1, 2, -1])
+    rows, wide = some(rng, 2, 1, 7)
     return Layer(
-        f"gluon.contrib.nn.HybridConcurrent({axis})", [f"numbers({shape(dims)})"], [],
-        f"y = torch.cat([torch.tanh(x[0]), x[0], torch.relu(x[0])], {axis})",
-        prepare="net.add(gluon.nn.Activation('tanh'), gluon.contrib.nn.Identity())\n"
-        "net.add(gluon.nn.Activation('relu'))",
+        f"gluon.nn.Embedding({rows}, {wide})",
+        [f"integers({rows}, {shape(some(rng, rng.randint(1, 3), 1, 5))})"],
+        [f"numbers({rows}, {wide})"], "y = F.embedding(x[0].long(), w[0])", fixed=(0,),
     )  # fmt: skip

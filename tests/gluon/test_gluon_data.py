@@ -14,9 +14,8 @@ from worlds import until
 from d2lmini import context, cpu, engine, nd, random
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import batchify
-from d2lmini.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
+from d2lmini.gluon.data.dataloader import default_batchify_fn
 from d2lmini.gluon.data.vision import transforms
-from d2lmini.ops import random_state
 
 WORKERS = [0, 1, 3]
 
@@ -40,52 +39,6 @@ def numbers(batches) -> list[list]:
 
 
 # -- samplers --------------------------------------------------------------------------------------
-
-
-def test_samplers_give_their_rows_again_and_again():
-    sampler = gdata.SequentialSampler(4, 2)
-    assert list(sampler) == list(sampler) == [2, 3, 4, 5] and len(sampler) == 4
-    even = gdata.FilterSampler(lambda x: x % 2 == 0, [3, 4, 6, 7])
-    assert list(even) == list(even) == [1, 2] and len(even) == 2
-
-
-def test_random_sampler_follows_numpys_global_seed():
-    sampler = gdata.RandomSampler(50)
-    np.random.seed(3)
-    first, second = list(sampler), list(sampler)
-    assert sorted(first) == list(range(50)) and first != second
-    np.random.seed(3)
-    want = np.arange(50)
-    np.random.shuffle(want)
-    assert first == want.tolist()
-    np.random.seed(3)
-    assert [list(sampler), list(sampler)] == [first, second]
-
-
-def test_interval_sampler():
-    all_of_them = gdata.IntervalSampler(7, 3)
-    assert list(all_of_them) == [0, 3, 6, 1, 4, 2, 5] and len(all_of_them) == 7
-    once = gdata.IntervalSampler(7, 3, rollover=False)
-    assert list(once) == [0, 3, 6] and len(once) == 3
-    with pytest.raises(ValueError, match="interval 8 and length 7"):
-        gdata.IntervalSampler(7, 8)
-
-
-@pytest.mark.parametrize(
-    ("last_batch", "sizes"),
-    [("keep", [[3, 3, 3, 1]] * 3), ("discard", [[3, 3, 3]] * 3),
-     ("rollover", [[3, 3, 3], [3, 3, 3], [3, 3, 3, 3]])],
-)  # fmt: skip
-def test_batch_sampler(last_batch: str, sizes: list):
-    batches = gdata.BatchSampler(gdata.SequentialSampler(10), 3, last_batch)
-    seen = []
-    for want in sizes:
-        assert len(batches) == len(want)
-        epoch = list(batches)
-        assert [len(batch) for batch in epoch] == want
-        seen += [i for batch in epoch for i in batch]
-    if last_batch == "rollover":
-        assert seen == list(range(10)) * 3
 
 
 def test_wrong_arguments_of_samplers_are_refused_at_once():
@@ -135,14 +88,6 @@ def test_views_of_a_dataset():
     assert list(data.take(4).filter(lambda x: x > 1).transform(lambda x: -x)) == [-2, -3]
 
 
-def test_transforms_of_pairs():
-    pairs = gdata.ArrayDataset([1, 2, 3], [10, 20, 30])
-    assert pairs.transform(lambda x, y: x + y)[1] == 22
-    assert pairs.transform_first(lambda x: -x)[1] == (-2, 20)
-    assert gdata.SimpleDataset([1, 2]).transform_first(lambda x: -x)[1] == -2
-    assert pairs.filter(lambda pair: pair[0] > 1)[0] == (2, 20)
-
-
 def test_wrong_views_are_refused():
     data = gdata.SimpleDataset([1, 2, 3])
     for arguments in ((3, 3), (0, 0), (3, -1)):
@@ -161,30 +106,6 @@ def test_wrong_views_are_refused():
 
 
 # -- batches ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("elements", "shape", "dtype"),
-    [
-        ([1, 2, 3], (3,), "int64"),
-        ([1.5, 2], (2,), "float64"),
-        ([np.float32(3)], (1,), "float32"),
-        ([np.zeros((2, 2), "uint8")] * 3, (3, 2, 2), "uint8"),
-        ([[1, 2], [3, 4]], (2, 2), "int64"),
-        ([True, False], (2,), "bool"),
-    ],
-)
-def test_default_batchify_keeps_numpys_dtype(elements: list, shape: tuple, dtype: str):
-    batch = default_batchify_fn(elements)
-    assert batch.shape == shape and batch.dtype == np.dtype(dtype)
-    assert batch.asnumpy().tolist() == np.asarray(elements).tolist()
-
-
-def test_default_batchify_stacks_arrays_and_transposes_tuples():
-    assert default_mp_batchify_fn is default_batchify_fn
-    images, rest = default_batchify_fn([(nd.ones(3), (1, 2.0)), (nd.zeros(3), (3, 4.0))])
-    assert images.asnumpy().tolist() == [[1, 1, 1], [0, 0, 0]]
-    assert [part.asnumpy().tolist() for part in rest] == [[1, 3], [2, 4]]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +133,7 @@ def image_sets() -> dict:
     y = rng.integers(0, 9, 12).astype("int32")
     prepare = transforms.Compose(
         [transforms.Resize((7, 4)), transforms.CenterCrop(3), transforms.ToTensor(),
-         transforms.Normalize((0.1, 0.2, 0.3), 0.5), transforms.Cast("float64")]
+         transforms.Normalize((0.1, 0.2, 0.3), 0.5)]
     )  # fmt: skip
     pairs = gdata.ArrayDataset(nd.array(X, dtype="uint8"), y)
     return {
@@ -235,7 +156,7 @@ def image_sets() -> dict:
 @pytest.mark.parametrize("name", image_sets())
 def test_the_short_way_gives_the_same_bits(name: str):
     data = image_sets()[name]
-    order = gdata.IntervalSampler(len(data), 3)
+    order = [*range(0, len(data), 2), *range(1, len(data), 2)]
     short = gdata.DataLoader(data, 4, sampler=order)
     long = gdata.DataLoader(data, 4, sampler=order, batchify_fn=one_by_one)
 
@@ -287,16 +208,6 @@ def test_a_batch_is_a_copy():
 # -- the loader ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_workers", WORKERS)
-@pytest.mark.parametrize("last_batch", [None, "keep", "discard", "rollover"])
-def test_batches_come_in_order(num_workers: int, last_batch: str | None):
-    loader = gdata.DataLoader(range(10), 3, last_batch=last_batch, num_workers=num_workers)
-    sampler = gdata.BatchSampler(gdata.SequentialSampler(10), 3, last_batch or "keep")
-    for _ in range(3):
-        assert len(loader) == len(sampler)
-        assert numbers(loader) == list(sampler)
-
-
 @pytest.mark.parametrize("prefetch", [None, 0, 1, 7])
 def test_the_slowest_first_keeps_the_order(prefetch: int | None):
     """Later batches are ready earlier, and wait for their turn."""
@@ -329,7 +240,7 @@ def test_shuffling_and_random_transforms_repeat_with_the_seeds(num_workers: int)
     X = nd.array(np.arange(16 * 12).reshape(16, 2, 2, 3) % 256, dtype="uint8")
     jitter = transforms.Compose(
         [transforms.RandomFlipLeftRight(), transforms.RandomColorJitter(0.5, 0.5, 0.5, 0.5),
-         transforms.RandomApply([transforms.RandomLighting(3.0)]), transforms.ToTensor()]
+         transforms.ToTensor()]
     )  # fmt: skip
     data = gdata.ArrayDataset(X, nd.arange(16)).transform_first(jitter)
 
@@ -348,19 +259,6 @@ def test_shuffling_and_random_transforms_repeat_with_the_seeds(num_workers: int)
     first = epochs(0)
     assert len(set(first)) == len(first)
     assert epochs(num_workers) == first
-
-
-def test_a_users_batchify_builds_arrays_in_workers():
-    def pad(rows):
-        longest = max(map(len, rows))
-        mask = [[1] * len(r) + [0] * (longest - len(r)) for r in rows]
-        return nd.array([r + [0] * (longest - len(r)) for r in rows]), nd.array(mask)
-
-    data = [[1], [2, 3], [4, 5, 6]]
-    for num_workers in WORKERS:
-        batches = list(gdata.DataLoader(data, 2, batchify_fn=pad, num_workers=num_workers))
-        assert batches[0][0].asnumpy().tolist() == [[1, 0], [2, 3]]
-        assert batches[1][1].asnumpy().tolist() == [[1, 1, 1]]
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
@@ -469,34 +367,6 @@ def test_an_iterator_keeps_its_loader_and_nothing_else_does():
     until(lambda: not loaders())
 
 
-def test_two_epochs_at_once():
-    loader = gdata.DataLoader(range(6), 2, num_workers=2, prefetch=1)
-    pairs = list(zip(loader, loader, strict=True))
-    assert [numbers(pair) for pair in pairs] == [[[i, i + 1]] * 2 for i in (0, 2, 4)]
-    assert len(loaders()) == 2  # of one pool
-
-
-def test_auto_reload_begins_the_next_epoch_early():
-    begun = []
-    data = gdata.SimpleDataset(list(range(4))).transform(lambda x: begun.append(x) or x)
-    loader = gdata.DataLoader(data, 2, num_workers=1, auto_reload=True)
-    until(lambda: len(begun) == 4)  # before anybody asked
-    assert numbers(loader) == [[0, 1], [2, 3]]
-    until(lambda: len(begun) == 8)
-    assert numbers(loader) == numbers(loader) == [[0, 1], [2, 3]]
-    until(lambda: len(begun) == 16)
-    alive = weakref.ref(loader)
-    del loader
-    assert alive() is None
-    assert numbers(gdata.DataLoader(range(2), 2, auto_reload=True)) == [[0, 1]]  # no workers
-
-
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_nothing_to_load(num_workers: int):
-    loader = gdata.DataLoader([], 3, num_workers=num_workers, auto_reload=bool(num_workers))
-    assert len(loader) == 0 and list(loader) == list(loader) == []
-
-
 def test_pinned_memory():
     X, y = gdata.ArrayDataset(np.zeros((4, 2)), np.arange(4)), [nd.ones(2)] * 4
     for num_workers in (0, 1):
@@ -525,15 +395,6 @@ def test_contradictions_are_refused(arguments: dict, words: str):
         gdata.DataLoader([1, 2, 3], **arguments)
 
 
-def test_samplers_of_ones_own():
-    assert numbers(gdata.DataLoader([5, 6, 7], 2, sampler=[2, 0, 2])) == [[7, 5], [7]]
-    assert numbers(gdata.DataLoader([5, 6, 7], batch_sampler=[[2], [0, 1]])) == [[7], [5, 6]]
-    order = np.array([1, 0])  # NumPy's integers, too
-    assert numbers(gdata.DataLoader(nd.arange(4).reshape((2, 2)), 1, sampler=order)) == [
-        [[2, 3]], [[0, 1]]
-    ]  # fmt: skip
-
-
 def test_workers_and_the_engine_get_along(engine_kind: str):
     """Transforms push operations from several threads while the program computes with batches."""
     data = gdata.SimpleDataset(list(range(64))).transform(lambda i: nd.ones((50, 50)) * i)
@@ -542,26 +403,3 @@ def test_workers_and_the_engine_get_along(engine_kind: str):
         total += batch.mean(axis=(1, 2)).sum()
     assert total.asscalar() == sum(range(64))
     assert engine.stats().pending == 0
-
-
-def test_parts_of_a_key():
-    """Whoever computes part 3, its operations draw the same; parts differ, and so does the rest."""
-    random.seed(5)
-    key = random_state.next_key()
-    outside = nd.random.uniform(shape=4).asnumpy()
-
-    def draw(part: int) -> np.ndarray:
-        with random_state.part_of(key, part):
-            return np.stack([nd.random.uniform(shape=4).asnumpy() for _ in range(2)])
-
-    first = draw(3)
-    thread_saw = []
-    thread = threading.Thread(target=lambda: thread_saw.append(draw(3)))
-    thread.start()
-    thread.join()
-    assert np.array_equal(first, draw(3)) and np.array_equal(first, thread_saw[0])
-    rows = [*first, *draw(4), outside, nd.random.uniform(shape=4).asnumpy()]
-    assert len({row.tobytes() for row in rows}) == 6
-    random.seed(5)
-    random_state.next_key()
-    assert np.array_equal(outside, nd.random.uniform(shape=4).asnumpy())

@@ -20,12 +20,6 @@ CELLS = {
     "lstm": lambda **k: rnn.LSTMCell(H, **k),
     "gru": lambda **k: rnn.GRUCell(H, **k),
 }
-LAYERS = {
-    "rnn": lambda *a, **k: rnn.RNN(H, *a, activation="tanh", **k),
-    "relu": lambda *a, **k: rnn.RNN(H, *a, **k),
-    "lstm": lambda *a, **k: rnn.LSTM(H, *a, **k),
-    "gru": lambda *a, **k: rnn.GRU(H, *a, **k),
-}
 each_cell = pytest.mark.parametrize("name", CELLS)
 
 
@@ -95,17 +89,6 @@ def test_cells_can_be_differentiated_twice(name, whole):
         ends.append(steepness(moved).asscalar())
     slope = (ends[0] - ends[1]) / 2e-6
     np.testing.assert_allclose((x.grad * direction).sum().asscalar(), slope, rtol=1e-5)
-
-
-def test_a_layer_is_differentiated_once():
-    layer = ready(rnn.GRU(H, input_size=C))
-    x = draw(T, N, C)
-    x.attach_grad()
-    with autograd.record():
-        (g,) = autograd.grad(layer(x).sum(), [x], create_graph=True)
-        z = (g * g).sum()
-    with pytest.raises(MXNetError, match="not differentiable twice"):
-        z.backward()
 
 
 # -- one op for all steps --------------------------------------------------------------------------
@@ -187,22 +170,7 @@ def test_unrolling_takes_few_operations_unless_somebody_looks():
     assert seen == [(N, C)] * 50
 
 
-def test_inputs_of_more_axes_are_flattened_in_each_step():
-    cell, x = ready(rnn.GRUCell(H)), draw(N, T, 2, 3)
-    y, _ = cell.unroll(T, x, merge_outputs=True)
-    assert cell.i2h_weight.shape == (3 * H, 6)
-    flat, _ = cell.unroll(T, x.reshape((N, T, 6)), merge_outputs=True)
-    close(y, flat)
-
-
 # -- lengths ---------------------------------------------------------------------------------------
-
-DEEP = {
-    **CELLS,
-    "both ways": lambda: rnn.BidirectionalCell(rnn.LSTMCell(2), rnn.GRUCell(3)),
-    "stack": lambda: stack(rnn.GRUCell(3), rnn.BidirectionalCell(rnn.RNNCell(2), rnn.RNNCell(2))),
-    "residual": lambda: rnn.ResidualCell(rnn.GRUCell(C)),
-}
 
 
 def stack(*cells):
@@ -212,98 +180,7 @@ def stack(*cells):
     return net
 
 
-@pytest.mark.parametrize("name", DEEP)
-@pytest.mark.parametrize("layout", ["NTC", "TNC"])
-def test_a_sequence_with_padding_is_one_without(name, layout):
-    """Outputs, zeros beyond, and states of each sequence are those of it alone."""
-    net = ready(DEEP[name]())
-    lengths = [4, 1, 2]
-    x = draw(N, T, C)
-    inputs = x if layout == "NTC" else x.swapaxes(0, 1)
-    y, states = net.unroll(
-        T, inputs, layout=layout, merge_outputs=True, valid_length=nd.array(lengths)
-    )
-    y = y if layout == "NTC" else y.swapaxes(0, 1)
-    for i, n in enumerate(lengths):
-        alone, last = net.unroll(n, x[i : i + 1, :n], merge_outputs=True)
-        close(y[i : i + 1, :n], alone)
-        assert (y[i, n:] == 0).asnumpy().all() if n < T else True
-        for a, b in zip(states, last, strict=True):
-            close(a[i : i + 1], b)
-
-
 # -- layers and cells ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_a_layer_is_its_cells(name, bidirectional):
-    """`_unfuse` gives cells with the same parameters, which compute the same."""
-    layer = ready(LAYERS[name](2, bidirectional=bidirectional, input_size=C))
-    x = draw(T, N, C)
-    y, states = layer(x, layer.begin_state(batch_size=N))
-    cells = layer._unfuse()
-    assert set(cells.collect_params()) == set(layer.collect_params())
-    same, last = cells.unroll(T, x, layout="TNC", merge_outputs=True)
-    close(y, same)
-    kinds = len(states)
-    for k, state in enumerate(states):
-        close(state, nd.stack(*last[k::kinds]))
-
-
-def test_a_layer_takes_states_or_leaves_them():
-    layer = ready(rnn.LSTM(H, 2, layout="NTC"))
-    x = draw(N, T, C)
-    y = layer(x)
-    assert isinstance(y, nd.NDArray) and y.shape == (N, T, H)
-    again, states = layer(x, layer.begin_state(N))
-    assert again.asnumpy().tobytes() == y.asnumpy().tobytes()
-    assert [s.shape for s in states] == [(2, N, H), (2, N, H)]
-    # A sequence in two halves, the states handed over.
-    first, states = layer(x[:, :2], layer.begin_state(N))
-    second, _ = layer(x[:, 2:], states)
-    close(nd.concat(first, second, dim=1), y)
-    gru = ready(rnn.GRU(H))
-    _, (h,) = gru(x, nd.zeros((1, T, H)))
-    assert h.shape == (1, T, H)
-
-
-def test_a_layer_follows_its_dtype():
-    layer = ready(rnn.GRU(H), "float64")
-    assert layer.begin_state(2)[0].dtype == np.float64
-    assert layer(draw(T, N, C, dtype="float64")).dtype == np.float64
-    with pytest.raises(MXNetError, match="dtype"):
-        layer(draw(T, N, C))
-    assert rnn.LSTM(2, dtype="float64").begin_state(1)[1].dtype == np.float64
-
-
-def test_sizes_are_known_after_the_first_call():
-    for net in (rnn.GRU(H, 2, bidirectional=True), rnn.LSTMCell(H)):
-        net.initialize()
-        assert "None" in repr(net)
-        x = draw(T, N, C)
-        if isinstance(net, rnn.GRU):
-            net(x)
-            assert net.l1_i2h_weight.shape == (3 * H, 2 * H)
-        else:
-            net.unroll(T, x, layout="TNC")
-        assert f"({C} ->" in repr(net)
-
-
-def test_files_hold_names_that_mxnet_knows(tmp_path):
-    layer = ready(rnn.LSTM(H, 2, bidirectional=True, dropout=0.5))
-    x = draw(T, N, C)
-    y = layer(x)
-    net = gluon.nn.HybridSequential()
-    net.add(layer)
-    net.save_parameters(str(tmp_path / "net.params"))
-    names = nd.load(str(tmp_path / "net.params"))
-    assert "0._unfused.0.l_cell.i2h_weight" in names
-    assert "0._unfused.1.r_cell.h2h_bias" in names and len(names) == 16
-    other = gluon.nn.HybridSequential()
-    other.add(rnn.LSTM(H, 2, bidirectional=True))
-    other.load_parameters(str(tmp_path / "net.params"))
-    assert other(x).asnumpy().tobytes() == y.asnumpy().tobytes()
 
 
 # -- chance ----------------------------------------------------------------------------------------
@@ -325,25 +202,6 @@ def test_dropout_lies_between_layers_and_in_training_only():
     close(y, one(x))
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_what_was_dropped_has_no_gradient(name):
-    """The mask is drawn again on the way back: gradients are slopes for one and the same seed."""
-    layer = ready(LAYERS[name](3, dropout=0.4, bidirectional=True, input_size=C), "float64")
-    values, direction = draw(T, N, C, dtype="float64"), draw(T, N, C, seed=1, dtype="float64")
-
-    def loss(x):
-        d2lmini.random.seed(11)
-        with autograd.record():
-            return (layer(x) ** 2).sum()
-
-    x = values.copy()
-    x.attach_grad()
-    loss(x).backward()
-    ends = [loss(values + direction * (1e-6 * sign)).asscalar() for sign in (1, -1)]
-    slope = (ends[0] - ends[1]) / 2e-6
-    np.testing.assert_allclose((x.grad * direction).sum().asscalar(), slope, rtol=1e-4)
-
-
 def test_zoneout_keeps_what_was():
     x = draw(T, N, C)
     base = ready(rnn.RNNCell(H, input_size=C))
@@ -363,41 +221,7 @@ def test_zoneout_keeps_what_was():
     assert (h == 1).asnumpy().all()
 
 
-def test_dropout_as_a_cell():
-    cell = rnn.DropoutCell(0.5)
-    x = nd.ones((N, 100, C))
-    assert cell.state_info() == [] and cell.begin_state(batch_size=2) == []
-    y, states = cell.unroll(100, x)
-    assert y is x or (y == x).asnumpy().all()
-    with autograd.record():
-        y, states = cell.unroll(100, x, merge_outputs=True)
-    assert states == [] and set(np.unique(y.asnumpy())) == {0.0, 2.0}
-    assert 0.4 < y.mean().asscalar() / 2 < 0.6
-
-
 # -- states, names, errors -------------------------------------------------------------------------
-
-
-def test_states_to_begin_with():
-    cell = rnn.LSTMCell(H, prefix="mine_")
-    asked = []
-
-    def func(name, shape, **info):
-        asked.append((name, shape, info))
-        return nd.ones(shape)
-
-    states = cell.begin_state(batch_size=2, func=func)
-    assert [s.sum().asscalar() for s in states] == [12, 12]
-    assert asked[0] == ("mine_begin_state_0", (2, H), {"__layout__": "NC"})
-    assert asked[1][0] == "mine_begin_state_1"
-    cell.reset()
-    cell.begin_state(2, func)
-    assert asked[2][0] == "mine_begin_state_0"
-    there = cell.begin_state(batch_size=2, ctx=d2lmini.cpu(1), dtype="float64")[0]
-    assert there.context == d2lmini.cpu(1) and there.dtype == np.float64
-    layer = rnn.LSTM(H, prefix="deep_")
-    layer.begin_state(2, func=func)
-    assert asked[-1][0] == "deep_h0_1" and asked[-1][2]["__layout__"] == "LNC"
 
 
 def test_a_cell_of_ones_own():
@@ -509,10 +333,6 @@ def test_a_stack_is_a_sequence_of_its_cells():
     cells = rnn.GRUCell(2), rnn.RNNCell(3)
     net = stack(*cells)
     assert len(net) == 2 and (net[0], net[-1]) == cells
-    dropped = rnn.GRU(2, 3, dropout=0.5, input_size=C)._unfuse()
-    assert [type(cell).__name__ for cell in dropped._children.values()] == [
-        "GRUCell", "DropoutCell", "GRUCell", "DropoutCell", "GRUCell",
-    ]  # fmt: skip
 
 
 def stack_of(*cells):
@@ -534,38 +354,7 @@ def test_states_of_another_shape_are_refused(states, error, words):
         ready(rnn.GRU(H))(draw(T, N, C), states())
 
 
-def test_a_layer_wants_three_axes():
-    with pytest.raises((MXNetError, ValueError)):
-        ready(rnn.GRU(H, input_size=C))(draw(T, C))
-    with pytest.raises(MXNetError, match="parameters is"):
-        ready(rnn.GRU(H, input_size=C))(draw(T, N, C + 1))
-
-
 # -- it learns -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [rnn.GRU, rnn.LSTM])
-def test_it_learns_to_remember(kind):
-    """Which of two inputs came first, ten steps ago, behind noise."""
-    d2lmini.random.seed(0)
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 64)
-    x = rng.normal(0, 0.1, (10, 64, 2))
-    x[0, np.arange(64), labels] += 1
-    x, y = nd.array(x), nd.array(labels)
-    layer, head = kind(8), gluon.nn.Dense(2)
-    for net in (layer, head):
-        net.initialize(d2lmini.init.Xavier())
-    parameters = {**layer.collect_params(), **head.collect_params()}
-    trainer = gluon.Trainer(parameters, "adam", {"learning_rate": 0.05})
-    loss = gluon.loss.SoftmaxCrossEntropyLoss()
-    for _ in range(60):
-        with autograd.record():
-            l = loss(head(layer(x)[-1]), y)
-        l.backward()
-        trainer.step(64)
-    right = (head(layer(x)[-1]).argmax(axis=1) == y).mean().asscalar()
-    assert right == 1 and l.mean().asscalar() < 0.1
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,9 @@ import pytest
 from gpu_kinds import some_gpus
 
 import d2lmini as mx
-from d2lmini import autograd, cpu, gluon, init, metric, nd, np, npx, util
+from d2lmini import autograd, gluon, init, metric, nd, np, npx, util
 from d2lmini.gluon import nn
-from d2lmini.gluon.data import ArrayDataset, DataLoader, SimpleDataset
-from d2lmini.gluon.data.vision import transforms
 from d2lmini.ndarray import NDArray
-from d2lmini.optimizer import Optimizer
 
 
 @pytest.fixture
@@ -42,29 +39,6 @@ def both(program):
 
 
 # -- training --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", sorted(Optimizer.opt_registry))
-def test_optimizers(name, dtype, tmp_path):
-    def train(array):
-        mx.random.seed(1)
-        p = gluon.Parameter("w", shape=(3, 2), dtype=dtype)
-        p.initialize(init="ones")
-        options = {"learning_rate": 0.1, "multi_precision": dtype == "float16"}
-        trainer = gluon.Trainer([p], name, options)
-        slope = array(onp.arange(1, 7).reshape(3, 2), dtype=dtype)
-        for step in range(4):
-            with autograd.record():
-                loss = (p.data() * p.data() * slope).sum()
-            loss.backward()
-            trainer.step(1)
-            if step == 2:
-                trainer.save_states(str(tmp_path / "states"))
-                trainer.load_states(str(tmp_path / "states"))
-        return p.data(), p.grad()
-
-    both(train)
 
 
 @pytest.mark.parametrize("hybridize", [False, True])
@@ -100,35 +74,6 @@ def test_training_on_several_devices(gpu_kind, hybridize):
         both(train)
 
 
-def test_gradients_add_up_and_return_to_zero():
-    def add(array):
-        net = nn.Dense(2, weight_initializer="ones")
-        net.initialize()
-        net.collect_params().setattr("grad_req", "add")
-        for _ in range(2):
-            with autograd.record():
-                y = net(array([[1, 2]])).sum()
-            y.backward()
-        kept = net.weight.grad().copy()
-        net.collect_params().zero_grad()
-        return kept, net.weight.grad(), net.bias.grad()
-
-    assert both(add)[0].tolist() == [[2, 4], [2, 4]]
-
-
-def test_gradients_of_gradients():
-    def twice(array):
-        x = array([1, 2, 3])
-        x.attach_grad()
-        with autograd.record():
-            slope = autograd.grad((x**3).sum(), x, create_graph=True)[0]
-            total = (slope**2).sum()
-        total.backward()
-        return slope, x.grad
-
-    both(twice)
-
-
 class Sigmoid(autograd.Function):
     """Forward and backward get arrays of the kind of the input."""
 
@@ -156,62 +101,7 @@ def test_functions_and_marked_variables():
     both(run)
 
 
-def test_function_of_one_number(np_mode):
-    class Total(autograd.Function):
-        def forward(self, x):
-            return x.sum()
-
-        def backward(self, g):
-            assert g.shape == ()
-            return g * np.ones(2)
-
-    x = np.array([3, 4])
-    x.attach_grad()
-    with autograd.record():
-        y = Total()(x)
-    y.backward()
-    assert y.shape == () and x.grad.tolist() == [1, 1]
-
-
 # -- parameters ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    "Zero One Constant(3) Uniform Normal Xavier MSRAPrelu Bilinear".split(),
-)
-def test_initializers(name):
-    def draw(array):
-        mx.random.seed(3)
-        p = gluon.Parameter("w_weight", shape=(2, 2, 4, 4))
-        how = eval(f"init.{name}")
-        p.initialize(how() if isinstance(how, type) else how)
-        return [p.data()]
-
-    both(draw)
-
-
-def test_own_initializer_sees_an_np_array(np_mode):
-    class Large(init.Initializer):
-        def _init_weight(self, name, data):
-            data[:] = np.random.uniform(-10, 10, data.shape)
-            data *= np.abs(data) >= 5
-
-    net = nn.Dense(50)
-    net.initialize(Large())
-    net(np.ones((1, 20)))
-    weight = abs(net.weight.data().asnumpy())
-    assert ((weight >= 5) | (weight == 0)).all() and (weight >= 5).any()
-
-
-def test_constants_and_unknown_sizes(np_mode):
-    constant = gluon.Constant("c", [1, 2])
-    constant.initialize()
-    assert type(constant.value) is type(constant.data()) is np.ndarray
-    assert repr(nn.Dense(3, prefix="d_").weight).startswith("Parameter d_weight (shape=(3, -1)")
-    scalar = gluon.Parameter("s", shape=())
-    scalar.initialize(init="ones")
-    assert scalar.data().shape == () and float(scalar.data()) == 1
 
 
 def test_files_and_pickles(np_mode, tmp_path):
@@ -285,68 +175,6 @@ def test_scopes_are_of_one_thread_and_set_np_of_all():
 
 
 # -- data ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"num_workers": 2, "thread_pool": True}, {"num_workers": 1}]
-)
-def test_batches(np_mode, options):
-    whole = ArrayDataset(np.arange(30).reshape(10, 3), np.arange(10).astype("int32"))
-    image, label = whole[2]
-    assert type(image) is np.ndarray and type(label) is onp.int32
-    X, y = next(iter(DataLoader(whole, 4, **options)))
-    assert type(X) is type(y) is np.ndarray and (y.dtype, y.tolist()) == ("int32", [0, 1, 2, 3])
-    assert X.tolist() == whole[:4][0].tolist()
-    rows = SimpleDataset([(1, 2.0, [1, 2]), (3, 4.0, [3, 4])])
-    batch = next(iter(DataLoader(rows, 2, **options)))
-    assert [(type(x), str(x.dtype), x.shape) for x in batch] == [
-        (np.ndarray, "int64", (2,)),
-        (np.ndarray, "float64", (2,)),
-        (np.ndarray, "int64", (2, 2)),
-    ]
-
-
-def test_transforms():
-    def apply(array):
-        mx.random.seed(4)
-        image = array(onp.arange(28 * 28).reshape(28, 28, 1) % 255, dtype="uint8")
-        to_tensor = transforms.ToTensor()
-        return [
-            to_tensor(image), transforms.Resize(14)(image), transforms.CenterCrop(10)(image),
-            transforms.Compose([transforms.Resize((8, 8)), to_tensor])(image),
-            transforms.Normalize(0.5, 0.5)(to_tensor(image)), transforms.Cast("float32")(image),
-            transforms.RandomFlipLeftRight()(image),
-        ]  # fmt: skip
-
-    both(apply)
-
-
-def test_split_and_load(np_mode):
-    places = [cpu(0), cpu(1)]
-    for data, dtype in (
-        (np.ones((4, 2)), "float32"), (onp.ones((4, 2)), "float64"), ([[1, 2], [3, 4]], "float32"),
-    ):  # fmt: skip
-        for contexts in (places, places[:1]):
-            parts = gluon.utils.split_and_load(data, contexts)
-            assert [(type(x), x.ctx, x.dtype) for x in parts] == [
-                (np.ndarray, ctx, dtype) for ctx in contexts
-            ]
-
-
-def test_nd_array_of_an_np_array():
-    x = np.array([1, 2], dtype="int32")
-    y = nd.array(x)
-    y[:] = 5
-    assert type(y) is NDArray and y.dtype == onp.int32 and x.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("a, b", [(np.ones(2), nd.ones(2)), (nd.ones(2), np.ones(2))])
-def test_both_kinds_in_one_operation(a, b):
-    for operation in (lambda: a + b, lambda: a * b, lambda: a > b, lambda: np.dot(a, b)):
-        with pytest.raises(
-            TypeError, match=r"got NDArray; x.as_np_ndarray\(\) has the same memory"
-        ):
-            operation()
 
 
 # -- metrics ---------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, instrument, kvstore, nd, optimizer
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, instrument, nd, optimizer
 from d2lmini.gluon import Parameter, Trainer, nn
-from d2lmini.lr_scheduler import FactorScheduler
 
 TWO = [cpu(0), cpu(1)]
 
@@ -46,34 +45,6 @@ def values(params, ctx=None) -> list[float]:
 # -- a step --------------------------------------------------------------------------------------
 
 
-def test_a_step_divides_by_the_batch_size(engine_kind):
-    params = parameters()
-    trainer = Trainer(params, "sgd", {"learning_rate": 0.5})
-    back(params, 3.0)
-    trainer.step(3)
-    assert values(params) == [0.5, 0.5]
-    back(params)
-    trainer.step(batch_size=0.5)
-    assert values(params) == [-0.5, -0.5]
-
-
-def test_rescale_grad_and_batch_size_multiply():
-    params = parameters()
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0, "rescale_grad": 0.5})
-    back(params)
-    trainer.step(4)
-    assert values(params) == [1 - 0.125] * 2
-    assert trainer.optimizer.rescale_grad == 0.125
-
-
-def test_parameters_are_taken_in_the_order_of_their_names():
-    params = parameters(shapes=((1,), (2,), (3,)))
-    names = ["p1", "p2", "p3"]
-    assert [p.name for p in Trainer(params, "sgd")._params] == names
-    assert [p.name for p in Trainer(dict(params.items()), "sgd")._params] == names
-    assert [p.name for p in Trainer(list(params.values()), "sgd")._params] == names[::-1]
-
-
 @pytest.mark.parametrize(
     ("params", "says"),
     [
@@ -101,29 +72,6 @@ def test_optimizer_objects_and_names():
         Trainer(params, "sgd", {"rate": 1})
 
 
-def test_options_are_not_changed():
-    options = {"learning_rate": 0.5, "momentum": 0.5}
-    Trainer(parameters(), "sgd", options)
-    assert options == {"learning_rate": 0.5, "momentum": 0.5}
-
-
-def test_learning_rate_is_set_and_asked():
-    params = parameters()
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
-    trainer.set_learning_rate(0.25)
-    back(params)
-    trainer.step(1)
-    assert trainer.learning_rate == 0.25 and values(params) == [0.75, 0.75]
-    scheduled = Trainer(params, "sgd", {"lr_scheduler": FactorScheduler(1, 0.5, base_lr=1.0)})
-    assert scheduled.learning_rate == 1.0
-    for _ in range(3):
-        back(params)
-        scheduled.step(1)
-    assert scheduled.learning_rate == 0.25
-    with pytest.raises(UserWarning, match="LRScheduler"):
-        scheduled.set_learning_rate(1)
-
-
 def test_multipliers_are_read_at_every_step():
     params = parameters()
     trainer = Trainer(params, "sgd", {"learning_rate": 1.0, "wd": 0.5})
@@ -137,30 +85,6 @@ def test_multipliers_are_read_at_every_step():
     back(params)
     trainer.step(1)
     assert values(params) == [-2, 1 - 0.5 * (1 + 0.5)]
-
-
-def test_parameters_without_gradient_are_left_alone():
-    params = parameters()
-    params["p1"].grad_req = "null"
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
-    with autograd.record():
-        loss = params["p2"].data().sum()
-    loss.backward()
-    trainer.step(1)
-    assert values(params) == [0, 1]
-
-
-def test_gradients_that_add_up():
-    params = parameters(grad_req="add")
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
-    for _ in range(4):
-        back(params, 0.5)
-    trainer.step(4)
-    assert values(params) == [0.5, 0.5]
-    params.zero_grad()
-    back(params, 0.5)
-    trainer.step(1)
-    assert values(params) == [0, 0]
 
 
 def test_two_trainers_on_one_net():
@@ -186,11 +110,6 @@ def test_float16_weights_with_a_float32_copy():
         trainer.step(1)
     assert params["p1"].data().dtype == np.float16
     assert values(params) == [float(np.float16(0.999))] * 2
-
-
-def test_an_empty_list_of_parameters():
-    Trainer([], "sgd").step(1)
-    assert Trainer([], "sgd")._contexts == []
 
 
 # -- what it costs -------------------------------------------------------------------------------
@@ -231,34 +150,6 @@ def test_a_step_of_two_devices_is_two_tasks_beside_the_sums():
         trainer.step(1)
     assert heard.names.count("_fused_update") == 2 and heard.names.count("add_n") == 5
     assert heard.waits == []
-
-
-def test_a_step_on_the_kvstore_updates_once():
-    params = parameters(TWO, shapes=[(3, 2)] * 5)
-    trainer = Trainer(params, "sgd", {"momentum": 0.9})
-    back(params)
-    trainer.step(1)
-    back(params)
-    with instrument.listening(Pushes()) as heard:
-        trainer.step(1)
-    assert heard.names.count("_fused_update") == 1 and heard.waits == []
-
-
-@pytest.mark.parametrize("contexts", [[cpu(0)], TWO])
-def test_a_step_does_not_wait(contexts):
-    with engine.use("threaded"):
-        params = parameters(contexts)
-        trainer = Trainer(params, "adam", {"learning_rate": 1.0})
-        go = threading.Event()
-        for p in params.values():
-            for x in p.list_data():
-                engine.push(lambda: go.wait(30), writes=[x], name="held")
-        for _ in range(3):
-            back(params)
-            trainer.step(1)
-        assert engine.stats().pending > 10
-        go.set()
-        assert values(params) == pytest.approx([-2, -2], abs=1e-3)
 
 
 @pytest.mark.parametrize("size", [8, 96])  # computed inline, and by a task
@@ -314,28 +205,7 @@ def test_a_step_without_backward_is_refused_before_anything_changes():
     assert values(params) == [0, -1]
 
 
-def test_a_second_trainer_finds_the_gradients_stale():
-    params = parameters()
-    first, second = (Trainer(params, "sgd") for _ in range(2))
-    back(params)
-    first.step(1)
-    with pytest.raises(UserWarning, match="not been updated"):
-        second.step(1)
-
-
 # -- deferred initialization -----------------------------------------------------------------------
-
-
-def test_a_net_whose_shapes_come_with_the_first_batch():
-    net = nn.Dense(2)
-    net.initialize(ctx=TWO)
-    trainer = Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
-    with autograd.record():
-        losses = [net(nd.ones((1, 3), ctx=c)).sum() for c in TWO]
-    autograd.backward(losses)
-    trainer.step(2)
-    assert trainer._params_to_init == []
-    assert net.bias.data(TWO[1]).asnumpy().tolist() == [-1, -1]
 
 
 def test_a_step_before_the_first_batch_says_so():
@@ -357,60 +227,6 @@ def test_parameters_must_be_initialized_and_together():
 
 
 # -- several devices -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("on_kvstore", [None, True, False])
-@pytest.mark.parametrize("store", ["device", "local", None])
-def test_gradients_of_devices_are_summed(on_kvstore, store, engine_kind):
-    if store is None:
-        store = kvstore.create("local")
-    params = parameters(TWO)
-    trainer = Trainer(
-        params, "sgd", {"learning_rate": 1.0, "momentum": 0.5}, store,
-        update_on_kvstore=on_kvstore,
-    )  # fmt: skip
-    back(params)
-    trainer.step(3)
-    assert values(params, TWO[0]) == values(params, TWO[1]) == [0, 0]
-    back(params)
-    trainer.step(3)
-    assert values(params, TWO[0]) == values(params, TWO[1]) == [-1.5, -1.5]
-    assert trainer._update_on_kvstore is (on_kvstore is not False)
-    assert trainer._kvstore is not None and trainer._kv_initialized
-    assert len(trainer._updaters) == 2
-
-
-def test_one_device_has_no_kvstore():
-    params = parameters()
-    trainer = Trainer(params, "sgd", update_on_kvstore=True)
-    assert trainer._kv_initialized is False
-    back(params)
-    trainer.step(1)
-    assert trainer._kvstore is None and trainer._update_on_kvstore is False
-
-
-def test_a_step_in_its_parts():
-    params = parameters(TWO)
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0}, update_on_kvstore=False)
-    back(params)
-    trainer.allreduce_grads()
-    for p in params.values():
-        for g in p.list_grad():
-            assert (g.asnumpy() == 3).all()
-            g[:] = g / 6
-    trainer.update(1)
-    assert values(params, TWO[1]) == [0.5, 0.5]
-    with pytest.raises(UserWarning):
-        trainer.update(1)
-
-
-def test_parts_of_a_step_on_one_device():
-    params = parameters()
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
-    back(params)
-    trainer.allreduce_grads()
-    trainer.update(2)
-    assert values(params) == [0.5, 0.5]
 
 
 def test_parts_of_a_step_on_the_kvstore_are_refused():
@@ -441,27 +257,6 @@ def test_the_sum_is_taken_in_a_fixed_order(on_kvstore: bool):
             loss.backward()
         trainer.step(1)
         assert [float(x.asscalar()) for x in p.list_data()] == [-want] * 3
-
-
-def test_weights_set_from_outside_reach_the_kvstore():
-    params = parameters(TWO)
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0})
-    back(params)
-    trainer.step(3)
-    params["p1"].set_data(nd.ones((4,)) * 5)
-    assert trainer._kvstore is None and not trainer._kv_initialized
-    back(params)
-    trainer.step(3)
-    assert values(params) == [-1, 4] and values(params, TWO[1]) == [-1, 4]
-
-
-def test_compression_reaches_the_kvstore():
-    params = parameters(TWO)
-    trainer = Trainer(params, "sgd", compression_params={"type": "2bit", "threshold": 0.5})
-    back(params)
-    trainer.step(1)
-    assert repr(trainer._kvstore._compression) == "<compression 2bit, threshold 0.5>"
-    assert values(params) == pytest.approx([0.99, 0.99])  # 1 and 2 were sent as 0.5 each
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -517,72 +312,6 @@ def test_a_pickle_is_no_file_of_states(tmp_path):
 
 
 # -- the KVStore alone ---------------------------------------------------------------------------
-
-
-def test_push_sums_and_pull_copies():
-    kv = kvstore.create()
-    assert (kv.type, kv.rank, kv.num_workers, kv.is_capable("optimizer")) == ("local", 0, 1, True)
-    kv.init([3, 5], [nd.ones((2,)), nd.ones((3,))])
-    kv.push(3, [nd.ones((2,), ctx=c) * 4 for c in TWO])
-    outs = [nd.zeros((2,), ctx=c) for c in TWO]
-    kv.pull(3, out=outs)
-    assert [o.asnumpy().tolist() for o in outs] == [[8, 8]] * 2
-    one = nd.zeros((3,))
-    kv.pull([5], out=[one])
-    assert one.asnumpy().tolist() == [1, 1, 1]
-    kv.pushpull(5, [one, one])
-    assert one.asnumpy().tolist() == [2, 2, 2]
-    kv.broadcast(7, nd.ones((1,)), out=outs[0][:1])
-    assert outs[0].asnumpy().tolist() == [1, 8]
-
-
-def test_an_updater_gets_key_sum_and_value():
-    kv = kvstore.create("device")
-    seen = []
-
-    def updater(key, received, stored):
-        seen.append(key)
-        stored += received * 2
-
-    kv._set_updater(updater)
-    kv.init("w", nd.ones((2,)))
-    kv.push("w", [nd.ones((2,))] * 3)
-    out = nd.zeros((2,))
-    kv.pull("w", out)
-    assert out.asnumpy().tolist() == [7, 7] and seen == ["w"]
-
-
-def test_what_is_pushed_may_change_afterwards():
-    kv, x = kvstore.create(), nd.ones((2,))
-    kv.init(0, x)
-    kv.push(0, x * 3)
-    x[:] = 9
-    out = nd.zeros((2,))
-    kv.pull(0, out)
-    assert out.asnumpy().tolist() == [3, 3]
-
-
-@pytest.mark.parametrize(
-    ("call", "problem", "says"),
-    [
-        (lambda kv: kv.init(1, nd.ones((1,))), MXNetError, "initialized before"),
-        (lambda kv: kv.init("a", nd.ones((1,))), MXNetError, "cannot be mixed"),
-        (lambda kv: kv.pull(2, nd.ones((1,))), MXNetError, "not initialized"),
-        (lambda kv: kv.push(2, nd.ones((1,))), MXNetError, "not initialized"),
-        (lambda kv: kv.pull(1), MXNetError, "out= is required"),
-        (lambda kv: kv.push([1, 1], [nd.ones((1,))]), ValueError, "2 keys and 1 values"),
-        (lambda kv: kv.push(1.5, nd.ones((1,))), TypeError, "an int or a str"),
-        (lambda kv: kv.save_optimizer_states("x"), AssertionError, "Cannot save"),
-        (lambda kv: kv.load_optimizer_states("x"), AssertionError, "Cannot load"),
-        (lambda kv: kvstore.create("p3"), MXNetError, "'p3' is unknown"),
-        (lambda kv: kvstore.create(3), TypeError, "must be a string"),
-    ],
-)
-def test_the_kvstore_refuses(call, problem, says):
-    kv = kvstore.create()
-    kv.init(1, nd.ones((1,)))
-    with pytest.raises(problem, match=says):
-        call(kv)
 
 
 # -- states that do not fit ------------------------------------------------------------------------
@@ -683,29 +412,3 @@ def test_an_update_never_gets_arrays_of_other_shapes(change):
         trainer.step(1)
     engine.waitall()
     np.testing.assert_array_equal(params["p1"].data().asnumpy(), before)
-
-
-def test_a_momentum_may_be_set_to_0_and_back(tmp_path):
-    params, trainer = trained([(2,)])
-    trainer.optimizer.momentum = 0.0
-    back(params)
-    trainer.step(1)
-    trainer.save_states(tmp_path / "states")
-    trainer.load_states(tmp_path / "states")
-    # 0.01 per step: the momentum of the first does not count.
-    np.testing.assert_allclose(params["p1"].data().asnumpy(), 1 - 2 * 0.01, rtol=1e-6)
-    trainer.optimizer.momentum = 0.9
-    back(params)
-    trainer.step(1)
-    np.testing.assert_allclose(params["p1"].data().asnumpy(), 1 - 0.02 - 0.019, rtol=1e-6)
-
-
-@pytest.mark.parametrize("as_object", [True, False])
-def test_the_rescale_grad_of_an_optimizer_counts(as_object):
-    options = {"learning_rate": 1.0, "rescale_grad": 0.5}
-    params = parameters(shapes=[(1,)])
-    how = (optimizer.SGD(**options),) if as_object else ("sgd", options)
-    trainer = Trainer(params, *how)
-    back(params)
-    trainer.step(2)
-    assert params["p1"].data().asscalar() == 0.75

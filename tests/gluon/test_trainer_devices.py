@@ -134,43 +134,7 @@ def test_norms_may_differ_by_their_roundings(kind, name, k):
             assert all((x == copies[0]).all() for x in copies)
 
 
-def test_without_a_kvstore_devices_go_their_own_ways(gpu_kind):
-    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
-        apart = train(gpus, steps=3, kvstore=None)
-        assert any((a != b).any() for a, b in apart)
-
-
-@pytest.mark.parametrize("kind", ["2bit", "fp16"])
-def test_compressed_training_ends_near_the_plain_one(gpu_kind, kind):
-    """Not equal, but nearer than where it began; and on all devices, in all runs, the same."""
-    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
-        begin, plain = train(gpus, steps=1), train(gpus, steps=30)
-        params = {"type": kind, "threshold": 0.5}
-        sent, again = (train(gpus, steps=30, compression_params=params) for _ in range(2))
-    way = sum(np.abs(a[0] - b[0]).sum() for a, b in zip(begin, plain, strict=True))
-    off = sum(np.abs(a[0] - b[0]).sum() for a, b in zip(sent, plain, strict=True))
-    assert 0 < off < way * (0.5 if kind == "2bit" else 0.01)
-    for a, b in zip(sent, again, strict=True):
-        assert (a[0] == a[1]).all() and (a[0] == b[0]).all()
-
-
 # -- parts of a step -------------------------------------------------------------------------------
-
-
-def test_a_step_in_parts_on_devices(gpu_kind):
-    with some_gpus(gpu_kind, 3, link_gb_s=100) as gpus:
-        whole = train(gpus, steps=1, update_on_kvstore=False)
-        net = net_of((16, 8, 4), gpus)
-        rates = {"learning_rate": 0.2, "momentum": 0.9}
-        trainer = gluon.Trainer(net.collect_params(), "sgd", rates, update_on_kvstore=False)
-        back(net, gpus, 0)
-        before = [[g.asnumpy() for g in p.list_grad()] for p in net.collect_params().values()]
-        trainer.allreduce_grads()
-        for p, (a, b, c) in zip(net.collect_params().values(), before, strict=True):
-            assert all((g.asnumpy() == (a + b) + c).all() for g in p.list_grad())
-        trainer.update(BATCH)
-        for a, b in zip(weights(net), whole, strict=True):
-            assert all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def test_a_layer_that_took_no_part(gpu_kind):

@@ -154,14 +154,6 @@ def test_the_net_of_these_tests_is_chancy(pictures, serial):
     assert serial["losses"][-1] < serial["losses"][0]
 
 
-@pytest.mark.parametrize(
-    ("workers", "inline_below"), [(1, 0), (1, 20), (2, 0), (2, 20), (4, 0), (4, 20), (2, np.inf)]
-)
-def test_the_same_seed_gives_the_same_bits(pictures, serial, workers, inline_below):
-    with engine.use("threaded", workers=workers, inline_below=inline_below):
-        assert_equal(trained(pictures, loader_workers=workers - 1), serial)
-
-
 class Wide(gluon.HybridBlock):
     """Its products are large enough to be cut, and to be shared by BLAS's own threads if let."""
 
@@ -213,32 +205,6 @@ def test_a_recipe_repeats_to_the_bit(smaller):
 
 
 # -- gradients over several batches ----------------------------------------------------------------
-
-
-def test_two_half_batches_are_one():
-    """Gradients of two halves, added up (`grad_req` add), train as those of the whole do."""
-    X, y = batch(16)
-    random.seed(1)
-    whole, trainer = made()
-    random.seed(1)
-    halves, halves_trainer = made()
-    assert_equal(values(whole), values(halves))
-    halves.collect_params().setattr("grad_req", "add")
-    for _ in range(3):
-        step(whole, trainer, X, y)
-        halves.collect_params().zero_grad()
-        for part in (slice(0, 8), slice(8, 16)):
-            with autograd.record():
-                l = LOSS(halves(X[part]), y[part])
-            l.backward()
-        halves_trainer.step(16)
-        grads = [
-            [p.grad().asnumpy() for p in net.collect_params().values()] for net in (whole, halves)
-        ]
-        for one, other in zip(*grads):
-            np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-5 * abs(one).max())
-    for one, other in zip(values(whole).values(), values(halves).values()):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
 # -- it does not wait ------------------------------------------------------------------------------
@@ -462,16 +428,3 @@ def test_a_failed_batch_changes_no_weights(optimizer, engine_kind, tmp_path):
     step(net, trainer, X, y)
     assert_equal(values(net), expected)
     nd.waitall()
-
-
-def test_a_net_can_be_initialized_anew_after_a_failure(engine_kind):
-    net, trainer = made()
-    X, y = batch()
-    step(net, trainer, nd.random.normal(0, -1, shape=X.shape), y)
-    with pytest.raises(MXNetError):
-        nd.waitall()
-    net.initialize(init.Xavier(), force_reinit=True)
-    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05})
-    losses = [step(net, trainer, X, y).mean() for _ in range(5)]
-    assert losses[-1].asscalar() < losses[0].asscalar()
-    assert all(np.isfinite(value).all() for value in values(net).values())

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, d2l, engine, nd, npx, random
-from d2lmini import np as mx_np
+from d2lmini import MXNetError, autograd, d2l, engine, nd, random
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import vision
-from d2lmini.gluon.data.vision import datasets, idx, image_ops, resize, transforms
+from d2lmini.gluon.data.vision import datasets, idx, image_ops
 from d2lmini.gluon.data.vision import transforms as T
 
 rng = np.random.default_rng(0)
@@ -58,8 +57,8 @@ GOOD = as_idx(IMAGES[:2])
         (b"\x89PNG\r\n", "not an IDX file: it begins with 89 50 4e 47"),
         (b"\0\0\x07\x01" + GOOD[4:], "not an IDX file"),
         (b"\0\0\x08\x05" + GOOD[4:], "01 to 04 axes"),
-        (GOOD[:9], "cut short within its header"),
-        (GOOD[:-1], "cut short: shape .2, 28, 28. needs 1568 bytes, 1567 are there"),
+        (GOOD[:9], "cut short of"),
+        (GOOD[:-1], "is cut short of the 1568 bytes"),
         (GOOD + b"x", "goes on after the 1568 bytes"),
         (bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"abc", "more than the file can hold"),
         (bytes([0, 0, 14, 1]) + struct.pack(">I", 1 << 30), "more than the file can hold"),
@@ -68,7 +67,7 @@ GOOD = as_idx(IMAGES[:2])
 @pytest.mark.parametrize("name", ["damaged", "damaged.gz"])
 def test_damaged_idx_files_are_refused(tmp_path: Path, name: str, content: bytes, words: str):
     path = write(tmp_path / name, content)
-    plain_only = {"1567 are there", "more than the file can hold"}
+    plain_only = {"short of the 1568 bytes", "more than the file can hold"}
     with pytest.raises(MXNetError, match="damaged") as caught:
         idx.read_idx(path)
     if name == "damaged" and any(w in words for w in plain_only):
@@ -87,33 +86,6 @@ def test_damaged_gzip_files_are_refused(tmp_path: Path):
         path.write_bytes(content)
         with pytest.raises(MXNetError, match=r"damaged\.gz: the (gzip|IDX) file"):
             idx.read_idx(path)
-
-
-def test_a_gzip_bomb_unpacks_to_no_more_than_its_header_claims(tmp_path: Path, monkeypatch):
-    """A small file, a modest header, a gigabyte of zeros behind it: read up to the claimed end."""
-    asked = []
-
-    class Counting(gzip.GzipFile):
-        def read(self, size=-1):
-            asked.append(size)
-            return super().read(size)
-
-    bomb = io.BytesIO()
-    with gzip.GzipFile(fileobj=bomb, mode="wb") as file:
-        file.write(as_idx(np.zeros((1, 100, 100), "uint8")))
-        for _ in range(64):
-            file.write(bytes(1 << 20))
-    path = tmp_path / "bomb.gz"
-    path.write_bytes(bomb.getvalue())
-    monkeypatch.setattr(idx.gzip, "GzipFile", Counting)
-    with pytest.raises(MXNetError, match="goes on after the 10000 bytes"):
-        idx.read_idx(path)
-    assert min(asked) > 0 and sum(asked) < 10100
-    # One that claims what it holds, and that is too much.
-    monkeypatch.setattr(idx, "MOST_BYTES", 1 << 16)
-    write(path, as_idx(np.zeros((3, 200, 200), "uint8")))
-    with pytest.raises(MXNetError, match=r"claims shape \(3, 200, 200\)"):
-        idx.read_idx(path)
 
 
 # -- datasets --------------------------------------------------------------------------------------
@@ -145,33 +117,6 @@ def test_mnist_from_local_files(mnist_root: str, kind):
     assert (X.shape, X.dtype, y.dtype) == ((4, 28, 28, 1), np.uint8, np.int32)
     pairs = kind(mnist_root, transform=lambda x, y: (x.astype("float32"), int(y) + 10))
     assert pairs[1][1] == LABELS[1] + 10 and next(iter(gdata.DataLoader(pairs, 2)))[0].ndim == 4
-
-
-@own_files
-def test_mnist_of_np_arrays(mnist_root: str):
-    npx.set_np()
-    try:
-        train = vision.FashionMNIST(root=mnist_root)
-        image, label = train[2]
-        X, y = next(iter(gdata.DataLoader(train.transform_first(T.ToTensor()), 4)))
-    finally:
-        npx.reset_np()
-    assert {type(x) for x in (image, label, X, y)} == {mx_np.ndarray}
-    assert (image.shape, image.dtype) == ((28, 28, 1), "uint8")
-    assert (label.shape, label.dtype, int(label)) == ((), "int32", LABELS[2])
-    assert (X.shape, X.dtype, y.shape, y.dtype) == ((4, 1, 28, 28), "float32", (4,), "int32")
-
-
-@own_files
-def test_the_books_way_to_read_fashion_mnist(mnist_root: str):
-    train = vision.FashionMNIST(root=mnist_root)
-    prepare = T.Compose([T.Resize(14), T.ToTensor()])
-    short = gdata.DataLoader(train.transform_first(prepare), 3, num_workers=2)
-    long = gdata.DataLoader(train.transform_first(lambda x: prepare(x)), 3)
-    for (X, y), (X_, y_) in zip(short, long, strict=True):
-        assert X.shape[1:] == (1, 14, 14) and X.dtype == np.float32 and y.dtype == np.int32
-        assert np.array_equal(X.asnumpy(), X_.asnumpy())
-        assert np.array_equal(y.asnumpy(), y_.asnumpy())
 
 
 def test_other_files_than_the_published_ones_are_used_with_a_warning(mnist_root: str, monkeypatch):
@@ -208,7 +153,6 @@ def test_files_that_do_not_fit_each_other(mnist_root: str):
     [
         (vision.MNIST, ["train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz"]),
         (vision.CIFAR10, ["cifar-10-binary.tar.gz", "data_batch_1.bin", "data_batch_5.bin"]),
-        (vision.CIFAR100, ["cifar-100-binary.tar.gz, train.bin"]),
     ],
 )
 def test_without_a_network_the_error_says_what_to_put_where(tmp_path, monkeypatch, kind, names):
@@ -231,31 +175,16 @@ def test_without_a_network_the_error_says_what_to_put_where(tmp_path, monkeypatc
     assert path == str(root) and len(sha1) == 40
 
 
-@own_files
-def test_downloads_fill_the_folder(tmp_path, monkeypatch, mnist_root):
-    def download(url, path=None, sha1_hash=None, **_):
-        source = Path(mnist_root, url.rsplit("/", 1)[1])
-        target = Path(path, source.name)
-        target.write_bytes(source.read_bytes())
-        return str(target)
-
-    monkeypatch.setattr(datasets, "download", download)
-    assert len(vision.FashionMNIST(str(tmp_path / "a" / "b"))) == 7
-    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
-        "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
-    ]  # fmt: skip
-
-
-def cifar_rows(n: int, label_bytes: int) -> np.ndarray:
-    return rng.integers(0, 10, (n, label_bytes + 3072)).astype("uint8")
+def cifar_rows(n: int) -> np.ndarray:
+    return rng.integers(0, 10, (n, 1 + 3072)).astype("uint8")
 
 
 @own_files
 def test_cifar_from_files_and_from_the_archive(tmp_path: Path):
-    parts = {f"data_batch_{i}.bin": cifar_rows(2, 1) for i in range(1, 6)}
-    parts["test_batch.bin"] = cifar_rows(3, 1)
+    parts = {f"data_batch_{i}.bin": cifar_rows(2) for i in range(1, 6)}
+    parts["test_batch.bin"] = cifar_rows(3)
     with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz") as tar:
-        for name, rows in {**parts, "../evil.bin": cifar_rows(1, 1)}.items():
+        for name, rows in {**parts, "../evil.bin": cifar_rows(1)}.items():
             member = tarfile.TarInfo(name if ".." in name else f"cifar-10-batches-bin/{name}")
             member.size = rows.nbytes
             tar.addfile(member, io.BytesIO(rows.tobytes()))
@@ -269,30 +198,24 @@ def test_cifar_from_files_and_from_the_archive(tmp_path: Path):
     assert {p.name for p in tmp_path.iterdir()} == {*parts, "cifar-10-binary.tar.gz"}
     assert not (tmp_path.parent / "evil.bin").exists()
 
-    rows = cifar_rows(4, 2)
-    for name in ("train.bin", "test.bin"):
-        rows.tofile(tmp_path / name)
-    assert vision.CIFAR100(str(tmp_path))[1][1] == rows[1, 0]
-    assert vision.CIFAR100(str(tmp_path), fine_label=True)[1][1] == rows[1, 1]
-
 
 @own_files
 def test_damaged_cifar_files(tmp_path: Path):
     (tmp_path / "test_batch.bin").write_bytes(b"x" * 3074)
     with pytest.raises(MXNetError, match="3074 bytes are not a multiple of the row size 3073"):
         vision.CIFAR10(str(tmp_path), train=False)
-    archive = tmp_path / "cifar-100-binary.tar.gz"
+    archive = tmp_path / "cifar-10-binary.tar.gz"
     archive.write_bytes(b"no archive")
     with pytest.raises(MXNetError, match="the archive cannot be read"):
-        vision.CIFAR100(str(tmp_path))
+        vision.CIFAR10(str(tmp_path))
     with tarfile.open(archive, "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("train.txt"))
-    with pytest.raises(MXNetError, match=r"there is no train\.bin in this archive"):
-        vision.CIFAR100(str(tmp_path))
+    with pytest.raises(MXNetError, match=r"there is no data_batch_1\.bin in this archive"):
+        vision.CIFAR10(str(tmp_path))
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(MXNetError, match="the archive cannot be read"):
-        vision.CIFAR100(str(tmp_path))
+        vision.CIFAR10(str(tmp_path))
 
 
 @pytest.fixture
@@ -340,31 +263,29 @@ def test_what_is_left_out_says_so():
 # -- resizing --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("interpolation", resize.INTERPOLATIONS)
+@pytest.mark.parametrize("interpolation", (0, 1))
 @pytest.mark.parametrize("sizes", [(5, 8, 7, 8), (9, 4, 3, 2), (6, 6, 12, 18), (7, 7, 1, 1)])
 def test_resizing_keeps_what_must_be_kept(interpolation: int, sizes: tuple):
     H, W, height, width = sizes
     x = rng.random((2, H, W, 3)).astype("float32")
-    y = resize.resize(np, x, width, height, interpolation)
+    y = image_ops.resize(np, x, width, height, interpolation)
     assert y.shape == (2, height, width, 3) and y.dtype == x.dtype
     for one, many in zip(x, y):  # each image of a batch by itself, to the bit
-        assert np.array_equal(resize.resize(np, one, width, height, interpolation), many)
+        assert np.array_equal(image_ops.resize(np, one, width, height, interpolation), many)
     flat = np.full_like(x, 0.5)
     np.testing.assert_allclose(
-        resize.resize(np, flat, width, height, interpolation), 0.5, rtol=1e-6
+        image_ops.resize(np, flat, width, height, interpolation), 0.5, rtol=1e-6
     )
-    turned = resize.resize(np, x.transpose(0, 2, 1, 3), height, width, interpolation)
+    turned = image_ops.resize(np, x.transpose(0, 2, 1, 3), height, width, interpolation)
     np.testing.assert_allclose(turned.transpose(0, 2, 1, 3), y, rtol=1e-5, atol=1e-6)
-    if interpolation in (1, 2):
-        mirrored = resize.resize(np, x[:, :, ::-1], width, height, interpolation)
+    if interpolation:
+        mirrored = image_ops.resize(np, x[:, :, ::-1], width, height, interpolation)
         np.testing.assert_allclose(mirrored[:, :, ::-1], y, rtol=1e-4, atol=1e-5)
-    _, weights = resize.taps(H, height, interpolation) if interpolation else (0, np.ones((1, 1)))
-    np.testing.assert_allclose(weights.sum(axis=0), 1)
 
 
 def test_resizing_by_hand():
     ramp = np.arange(4, dtype="float32").reshape(1, 4, 1)
-    assert resize.resize(np, ramp, 8, 1).ravel().tolist() == [
+    assert image_ops.resize(np, ramp, 8, 1).ravel().tolist() == [
         0,
         0.25,
         0.75,
@@ -374,14 +295,10 @@ def test_resizing_by_hand():
         2.75,
         3,
     ]
-    assert resize.resize(np, ramp, 2, 1, 3).ravel().tolist() == [0.5, 2.5]
-    assert resize.resize(np, ramp, 2, 1, 0).ravel().tolist() == [0, 2]
-    np.testing.assert_allclose(resize.resize(np, ramp, 3, 1, 3).ravel(), [0.25, 1.5, 2.75])
-    edges = np.array([0, 255, 0, 255], "uint8").reshape(1, 4, 1)
-    cubic = resize.resize(np, edges, 16, 1, 2).ravel()
-    assert cubic.min() == 0 and cubic.max() == 255  # overshoot is cut off, not wrapped around
+    assert image_ops.resize(np, ramp, 2, 1).ravel().tolist() == [0.5, 2.5]
+    assert image_ops.resize(np, ramp, 2, 1, 0).ravel().tolist() == [0, 2]
     half = np.array([1, 2], "float16").reshape(1, 2, 1)
-    assert resize.resize(np, half, 4, 1).dtype == np.float16
+    assert image_ops.resize(np, half, 4, 1).dtype == np.float16
 
 
 # -- transforms ------------------------------------------------------------------------------------
@@ -402,7 +319,6 @@ def test_to_tensor_and_normalize():
     std = np.float32([1, 2, 3]).reshape(3, 1, 1)
     np.testing.assert_allclose(y.asnumpy(), (want - mean) / std, rtol=1e-6)
     assert np.array_equal(T.Normalize()(x).asnumpy(), want)
-    assert T.Cast("float16")(x).dtype == np.float16
 
 
 def test_normalize_passes_gradients():
@@ -412,40 +328,6 @@ def test_normalize_passes_gradients():
         y = T.Normalize((0.5, 0.5, 0.5), (0.5, 1, 2))(x)
     y.backward()
     assert x.grad[0, :, 0, 0].asnumpy().tolist() == [2, 1, 0.5]
-
-
-def test_sizes_and_places():
-    x = picture()
-    assert T.Resize(4)(x).shape == (4, 4, 3)
-    assert T.Resize((4, 9))(x).shape == (9, 4, 3)  # width first
-    assert T.Resize(12, keep_ratio=True)(x).shape == (12, 16, 3)
-    assert T.Resize(12, keep_ratio=True)(x.transpose((1, 0, 2))).shape == (16, 12, 3)
-    assert T.Resize((4, 9), keep_ratio=True)(x).shape == (9, 4, 3)
-    assert np.array_equal(T.Resize((8, 6))(x).asnumpy(), COLOUR)
-    assert np.array_equal(T.CenterCrop((4, 2))(x).asnumpy(), COLOUR[2:4, 2:6])
-    assert np.array_equal(T.CropResize(1, 2, 5, 3)(x).asnumpy(), COLOUR[2:5, 1:6])
-    assert T.CropResize(1, 2, 5, 3, size=(7, 4), interpolation=0)(x).shape == (4, 7, 3)
-    assert T.CenterCrop((16, 4))(x).shape == (4, 16, 3)  # the middle 8 x 2, enlarged
-
-
-def test_random_crops_are_parts_of_the_image():
-    places = np.arange(48, dtype="float32").reshape(6, 8, 1)
-    for _ in range(30):
-        part = T.RandomResizedCrop(5, scale=(0.2, 0.6))(picture(places)).asnumpy()
-        assert part.shape == (5, 5, 1) and part.min() >= 0 and part.max() <= 47
-        assert (np.diff(part[..., 0], axis=1) >= 0).all()
-    whole = T.RandomResizedCrop((8, 6), scale=(9, 9))(picture(places))  # never fits: the middle
-    assert np.array_equal(whole.asnumpy(), places)
-
-
-def test_flips_come_half_of_the_time():
-    x = picture()
-    for transform, axis in ((T.RandomFlipLeftRight(), 1), (T.RandomFlipTopBottom(), 0)):
-        outs = [transform(x).asnumpy() for _ in range(200)]
-        same = sum(np.array_equal(y, COLOUR) for y in outs)
-        flipped = sum(np.array_equal(y, np.flip(COLOUR, axis)) for y in outs)
-        assert same + flipped == 200 and 60 < flipped < 140
-        assert transform(picture(COLOUR.astype("float32"))).dtype == np.float32
 
 
 def test_colours_follow_their_formulas():
@@ -483,17 +365,11 @@ def test_random_colours(name: str):
         transform(-0.1)
 
 
-def test_other_random_transforms():
+def test_all_colours_at_once():
     x = picture()
     jitter = T.RandomColorJitter(0.4, 0.4, 0.4, 0.4)
     assert len({jitter(x).asnumpy().tobytes() for _ in range(4)}) == 4
     assert np.array_equal(T.RandomColorJitter()(x).asnumpy(), COLOUR)
-    y = T.RandomLighting(5.0)(picture(COLOUR.astype("float32"))).asnumpy()
-    shift = y - COLOUR
-    np.testing.assert_allclose(shift, np.broadcast_to(shift[0, 0], shift.shape), atol=1e-4)
-    assert np.array_equal(T.RandomLighting(0)(x).asnumpy(), COLOUR)
-    assert T.RandomApply([T.Cast()], p=0)(x) is x
-    assert T.RandomApply(T.Cast("float16"), p=1)(x).dtype == np.float16
 
 
 def test_compose_takes_blocks_and_functions():
@@ -507,9 +383,8 @@ def test_compose_takes_blocks_and_functions():
 
 
 BATCHES = [
-    T.ToTensor(), T.Cast(), T.Resize(5), T.Resize((5, 9), interpolation=0), T.CenterCrop(4),
-    T.Resize(7, keep_ratio=True, interpolation=2), T.CropResize(1, 1, 4, 3, 6),
-    T.Compose([T.ToTensor(), T.Normalize(0.3, 0.2)]),
+    T.ToTensor(), T.Resize(5), T.Resize((5, 9), interpolation=0), T.CenterCrop(4),
+    T.Resize(7, keep_ratio=True), T.Compose([T.ToTensor(), T.Normalize(0.3, 0.2)]),
 ]  # fmt: skip
 
 
@@ -529,9 +404,8 @@ def test_several_images_at_once(transform):
         (T.Normalize((1, 2)), nd.ones((3, 4, 4)), "mean must have 1 or 3 elements"),
         (T.Normalize(), nd.ones((3, 4)), "expected .channels, height, width"),
         (T.Resize(3), nd.ones(3), "resized: expected an image"),
-        (T.Resize(3, interpolation=9), nd.ones((4, 4, 3)), "choose from 0 nearest, 1 bilinear"),
+        (T.Resize(3, interpolation=9), nd.ones((4, 4, 3)), "interpolation is 0 .nearest. or 1"),
         (T.CenterCrop(3), nd.ones((4, 4)), "expected an image"),
-        (T.CropResize(5, 2, 3, 2), nd.ones((5, 7, 3)), "x 5..8, y 2..4 does not lie inside"),
         (T.RandomFlipLeftRight(), nd.ones((2, 5, 7, 3)), "expected an image .height, width, cha"),
         (T.RandomResizedCrop(3), nd.ones((2, 5, 7, 3)), "expected an image .height, width, cha"),
     ],
@@ -557,37 +431,7 @@ def test_wrong_settings_are_refused_when_made(make, words):
         make()
 
 
-def test_transforms_are_blocks():
-    from d2lmini.gluon import Block, HybridBlock
-
-    assert all(issubclass(getattr(transforms, name), Block) for name in transforms.__all__)
-    assert issubclass(T.ToTensor, HybridBlock) and issubclass(T.Normalize, HybridBlock)
-
-
 # -- digits ----------------------------------------------------------------------------------------
-
-
-def test_real_digits():
-    pytest.importorskip("sklearn")
-    train_iter, test_iter = d2l.load_data_digits(256, resize=28)
-    X, y = next(iter(train_iter))
-    assert X.shape == (256, 1, 28, 28) and X.dtype == y.dtype == np.float32 and y.shape == (256,)
-    train = [(X.asnumpy(), y.asnumpy()) for X, y in train_iter]
-    test = [(X.asnumpy(), y.asnumpy()) for X, y in test_iter]
-    X_train, y_train = (np.concatenate(arrays) for arrays in zip(*train))
-    X_test, y_test = (np.concatenate(arrays) for arrays in zip(*test))
-    assert len(X_train) == 1437 and len(X_test) == 360
-    assert X_train.min() >= 0 and 0.98 < X_train.max() <= 1
-    for label in range(10):  # the same share on both sides
-        assert abs((y_train == label).sum() / 1437 - (y_test == label).sum() / 360) < 0.002
-    pictures = {x.tobytes() for x in X_train} & {x.tobytes() for x in X_test}
-    assert not pictures
-    from d2lmini.d2l.digits import digits
-
-    again, other = digits(28), digits(28, seed=1)
-    assert np.array_equal(again[2], X_test) and np.array_equal(again[3], y_test)
-    assert not np.array_equal(other[3], y_test)
-    assert digits()[0].shape == (1437, 1, 8, 8)
 
 
 def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):

@@ -156,15 +156,6 @@ NORMALIZATION = [
     Row("nn.GroupNorm(num_groups=4, scale=False)", (IMAGE,)),
 ]
 
-CONTRIB = [
-    Row("gluon.contrib.nn.Identity()", (AXIS,)),
-    Row("joined(gluon.contrib.nn.Concurrent(1), nn.Dense(4), nn.Dense(2, in_units=3))"),
-    Row("joined(gluon.contrib.nn.HybridConcurrent(), nn.Dense(4), gluon.contrib.nn.Identity())"),
-    Row("gluon.contrib.nn.PixelShuffle1D(2)", ((2, 6, 3),)),
-    Row("gluon.contrib.nn.PixelShuffle2D((2, 3))", ((2, 12, 3, 2),)),
-    Row("gluon.contrib.nn.PixelShuffle3D(2)", ((2, 8, 3, 2, 1),)),
-]
-
 KINDS = [
     *(
         Row(build, (shape,), dtype="float64", rtol=1e-6, atol=1e-6, **how)
@@ -192,4 +183,4 @@ KINDS = [
     ),
 ]
 
-ROWS = BASIC + ACTIVATIONS + CONVOLUTIONS + POOLING + NORMALIZATION + CONTRIB + KINDS
+ROWS = BASIC + ACTIVATIONS + CONVOLUTIONS + POOLING + NORMALIZATION + KINDS

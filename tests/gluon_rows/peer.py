@@ -64,7 +64,7 @@ def numbers(row, x):
 def names(mx):
     """What the expressions of a row may use."""
     scope = {"mx": mx, "np": np, "nd": mx.nd, "gluon": mx.gluon, "autograd": mx.autograd}
-    for name in ("nn", "rnn", "loss", "contrib"):
+    for name in ("nn", "rnn", "loss"):
         try:
             scope[name] = getattr(mx.gluon, name)
         except AttributeError:

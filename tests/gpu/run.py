@@ -10,13 +10,11 @@ rows       every row of operations and layers, both ways, against NumPy and the 
 contract   the tests of devices and between them, with two logical devices
 order      tests of devices under compute-sanitizer, where that is installed
 chapter    `multiple-gpus` from beginning to end, on real devices
-traces     a step's Chrome trace by PyTorch and by JAX, where they are installed (`peer_traces.py`)
-rates      what an operation, a byte and a product cost (`measure.py`)
 work       the same work by d2lmini and by PyTorch, where that is installed (`workloads.py`)
 
-The last two write tests/gpu/results/GPU.md, with the machine's description. A group of tests that
+The last one writes tests/gpu/results/GPU.md, with the machine's description. A group of tests that
 gave nothing to the GPU has failed, whatever its tests say. Ends with the groups that failed, if
-any. `--fake` takes the fake of CUDA for the last two, to see that they work.
+any. `--fake` takes the fake of CUDA for the last one, to see that it works.
 
 Six minutes is an estimate for 16 cores, from what the groups took on an H100, one after another:
 the rows 37 s in ten processes, a chapter 18 to 36 s; the work 31 s by its figures, and as much for
@@ -63,15 +61,11 @@ GROUPS = {
     "order": "compute-sanitizer --error-exitcode 9 --target-processes all "
     f"{PYTEST} {DEVICES} -k random_programs",
     "chapter": f"{sys.executable} tests/tools/run_chapters.py {ROOT} multiple-gpus",
-    "traces": f"{sys.executable} tests/gpu/peer_traces.py {RESULTS}",
 }
-#: Of other libraries: nothing of ours runs there.
-FOREIGN = ("traces",)
 ENVIRONMENT = {
     "D2LMINI_TEST_GPUS": "cuda",
     "D2LMINI_TEST_CTX": "gpu(0)",
     "D2LMINI_LOGICAL_GPUS": "2",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would take most of the memory
     "PYTHONPATH": os.pathsep.join([*map(str, PATHS), os.environ.get("PYTHONPATH", "")]),
 }
 #: What IPython runs first of all in a chapter's process.
@@ -99,11 +93,10 @@ def run_group(name: str) -> bool:
         tasks = sum(map(int, counts.read_text().split())) if counts.exists() else 0
     lines = [f"== {name}", done.stdout.rstrip()]
     lines.append(f"-- {name}: {time.monotonic() - begin:.0f} s, {tasks} tasks given to the GPU")
-    idle = not tasks and name not in FOREIGN
-    if idle:
+    if not tasks:
         lines.append(f"-- {name} FAILED: nothing of it ran on a GPU")
     print("\n".join(lines), flush=True)
-    return done.returncode == 0 and not idle
+    return done.returncode == 0 and tasks > 0
 
 
 def machine(cupy: Any) -> list[str]:
@@ -123,39 +116,20 @@ def machine(cupy: Any) -> list[str]:
     ]
 
 
-def write_rates(ctx: Any, **small: dict) -> str:
-    """The rates, as a table, which is printed as it is measured."""
-    import measure
-
-    lines = ["| what | figure | unit |", "| --- | --- | --- |"]
-    for row in measure.all_rows(ctx, **small):
-        print(row, flush=True)
-        lines.append(str(row))
-    return "\n".join(lines)
-
-
-def write_page(cupy: Any, groups: list[str]) -> list[str]:
-    """Run the groups that are timed, and store their tables under the GPU's name; those that
+def write_page(cupy: Any) -> list[str]:
+    """Run the group that is timed, and store its table under the GPU's name; the groups that
     failed."""
     import workloads
 
-    from d2lmini import gpu
-
-    failed = []
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    parts = [f"# {name}", "\n".join(machine(cupy))]
-    if "rates" in groups:
-        parts.append(write_rates(gpu(0)))
-    if "work" in groups:
-        ours, theirs = map(workloads.ask, workloads.LIBRARIES)
-        parts.append(workloads.table(ours.figures, theirs.figures))
-        print(parts[-1], flush=True)
-        failed += [] if ours.went_well and theirs.went_well else ["work"]
+    ours, theirs = map(workloads.ask, workloads.LIBRARIES)
+    parts = [f"# {name}", "\n".join(machine(cupy)), workloads.table(ours.figures, theirs.figures)]
+    print(parts[-1], flush=True)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}.md"
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     print(f"written to {path.relative_to(ROOT)}")
-    return failed
+    return [] if ours.went_well and theirs.went_well else ["work"]
 
 
 def try_on_the_fake() -> None:
@@ -163,29 +137,16 @@ def try_on_the_fake() -> None:
     import workloads
     from fakes.cuda import fake_cuda
 
-    from d2lmini import gpu
     from d2lmini.cuda import module
 
-    small = {
-        "launches": {"n": 5, "repeats": 1},
-        "copies": {"mbytes": 1, "repeats": 1},
-        "overlap": {"n": 16, "times": 2, "mbytes": 1},
-        "products": {"n": 64, "repeats": 1},
-        "lstm": {"hidden": 4, "steps": 3, "repeats": 1},
-    }
     with fake_cuda(1) as cupy, module.using(cupy):
         print("\n".join(machine(cupy)))
-        write_rates(gpu(0), **small)
         print(workloads.table(dict(workloads.figures("d2lmini", sizes=workloads.SMALL)), {}))
-
-
-#: The groups that are timed.
-TIMED = ("rates", "work")
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="what needs a real GPU; all groups by default")
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, *TIMED, []])
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, "work", []])
     parser.add_argument("--fake", action="store_true", help="measure on the fake; writes nothing")
     options = parser.parse_args(arguments)
     from d2lmini.cuda import module
@@ -197,13 +158,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no GPU to test on: {module.missing()}")
         return 1
     begin = time.monotonic()
-    groups = options.groups or [*GROUPS, *TIMED]
+    groups = options.groups or [*GROUPS, "work"]
     tests = [group for group in groups if group in GROUPS]
     with ThreadPoolExecutor(len(tests) or 1) as side_by_side:
         passed = list(side_by_side.map(run_group, tests))
     failed = [group for group, well in zip(tests, passed) if not well]
-    if {*groups} & {*TIMED}:
-        failed += write_page(module.cupy(), groups)
+    if "work" in groups:
+        failed += write_page(module.cupy())
     print(f"failed: {', '.join(failed)}" if failed else "all groups passed", end="")
     print(f", in {time.monotonic() - begin:.0f} s")
     return bool(failed)

@@ -32,7 +32,7 @@ LOSSES = """
 NETS += [(f"loss.{name}()", "net(x, label)") for name in LOSSES]
 
 #: What is written otherwise here: fewer ops, or ours alone take Symbols.
-OTHERWISE = ("Swish", "BatchNormReLU", "PixelShuffle", "nn.Lambda", "contrib.nn.Concurrent")
+OTHERWISE = ("Swish", "BatchNormReLU", "nn.Lambda")
 
 
 @pytest.mark.parametrize(("build", "call"), NETS, ids=[build for build, _ in NETS])

@@ -34,7 +34,7 @@ FUNCTIONS = [
     "[row * 2 for row in x]",
     "(onp.exp(x), onp.sum(x), onp.float64(2) * x, onp.mean(x, axis=0))",
     "(x.argmax(axis=1), x.argmax(), x.argsort(), np.sort(x, axis=1))",
-    "(np.linalg.norm(x), np.einsum('abc,adc->abd', x, x), np.tensordot(x, x, axes=3))",
+    "np.linalg.norm(x)",
 ]
 
 
@@ -223,8 +223,6 @@ def test_a_net_older_than_set_np_and_its_gradients():
         ("x * float(x[0, 0, 0])", "float"), ("x if x.sum() > 0 else -x", "bool"),
         ("np.median(x)", "np.median"), ("x * x.max().item()", "item"),
         ("np.percentile(x, 50)", "np.percentile"), ("np.quantile(x, 0.5)", "np.quantile"),
-        ("np.bincount(x.reshape(-1).astype('int32') * 0)", "np.bincount"),
-        ("np.unravel_index(x.astype('int32') * 0, (2, 3))", "np.unravel_index"),
         ("np.linalg.eig(np.eye(2) * x[0, 0, 0])", "np.linalg.eig"),
         ("np.linalg.eigvals(np.eye(2) * x[0, 0, 0])", "np.linalg.eigvals"),
         ("f'{x.mean():.2f}'", "a number as text"),

@@ -161,7 +161,6 @@ def test_the_guard_ends_what_hangs(targets, tmp_path):
 
 
 def test_loading_parameters_imports_no_pickle():
-    """Of the library's modules only the one that sends work to processes of its own does."""
     wanted = re.compile(
         r"^\s*(?:import|from)\s+(?:pickle|marshal|shelve|dill|cloudpickle|joblib)\b", re.MULTILINE
     )
@@ -171,4 +170,4 @@ def test_loading_parameters_imports_no_pickle():
         assert "allow_pickle" not in text, path
         if wanted.search(text):
             users.append(path.relative_to(ROOT / "d2lmini").as_posix())
-    assert users == ["gluon/data/workers.py"]
+    assert not users

@@ -381,3 +381,20 @@ def test_metric_equals_mxnet(expression: str, kind: str, mxnet: Oracle):
     theirs = mxnet.ask(after_each_batch, expression, kind)
     assert (about, settings) == theirs[:2]
     assert said == pytest.approx(theirs[2], rel=1e-5, abs=1e-6, nan_ok=True)
+
+
+def test_a_metric_of_ones_own_may_add_to_mxnets_second_pair():
+    class Wins(metric.EvalMetric):
+        def update(self, labels, preds):
+            wins = float((labels == preds).sum().asscalar())
+            self.sum_metric += wins
+            self.global_sum_metric += wins
+            self.num_inst += labels.size
+            self.global_num_inst += labels.size
+
+    wins = Wins("wins")
+    wins.update(nd.array([1, 2]), nd.array([1, 3]))
+    assert wins.get() == ("wins", 0.5)
+    assert (wins.global_sum_metric, wins.global_num_inst) == (1, 2)
+    wins.reset()
+    assert (wins.global_sum_metric, wins.global_num_inst) == (0, 0)

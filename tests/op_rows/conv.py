@@ -239,8 +239,7 @@ ROWS += [
 
 def windows_on(pool):
     """`windows` of this geometry."""
-    convention = "full" if pool.hangs_over else "valid"
-    return windows(pool.size, pool.kernel, pool.stride, pool.pad, convention)
+    return windows(pool.size, pool.kernel, pool.stride, pool.pad, "valid")
 
 
 def winners(data, pool):
@@ -258,13 +257,6 @@ def max_backward(g, data, y, *, pool):
     for o, image, place in winners(data, pool):
         dx[image + place] += g[image + o]
     return dx
-
-
-def max_pick(u, data, y, *, pool):
-    picked = np.zeros_like(y)
-    for o, image, place in winners(data, pool):
-        picked[image + o] = u[image + place]
-    return picked
 
 
 def spread(g, *, pool, kind):
@@ -290,8 +282,9 @@ for size, kernel, stride, pad in (
         moves = {"grad": False, "mxnet": False, "why": "data and y only say who wins"}
         ROWS += [
             Case("_max_pooling_backward", (draw(y.shape), data, top), max_backward, how, **moves),
-            Case("_max_pooling_pick", (draw(x.shape), data, top), max_pick, how, **moves),
         ]
     for kind in (SUM, MEAN, MEAN_ON_IMAGE):
         attrs = {**how, "kind": kind}
-        ROWS.append(Case("_pooling_spread", (draw(y.shape),), spread, attrs, **CLOSE, **alone))
+        ROWS.append(
+            Case("_pooling_spread", (draw(y.shape),), spread, attrs, **CLOSE, **alone, grad=False)
+        )

@@ -45,21 +45,6 @@ def over(function, pole=nan):
     return lambda x: np.vectorize(one, otypes=[np.float64])(x)
 
 
-def solve(function):
-    """The inverse of a rising function on [-6, 6], by bisection."""
-
-    def one(y):
-        if abs(y) >= 1:
-            return math.copysign(inf, y) if abs(y) == 1 else nan
-        low, high = -6.0, 6.0
-        for _ in range(80):
-            middle = (low + high) / 2
-            low, high = (middle, high) if function(middle) < y else (low, middle)
-        return middle
-
-    return lambda x: np.vectorize(one, otypes=[np.float64])(x)
-
-
 def slope(function, step=1e-4):
     """The derivative by differences of fourth order."""
     return lambda x: (
@@ -90,16 +75,13 @@ FUNCTIONS = {
     "floor": (np.floor, -4, 4), "ceil": (np.ceil, -4, 4), "trunc": (np.trunc, -4, 4),
     "fix": (np.trunc, -4, 4), "rint": (lambda x: np.ceil(x - 0.5), -4, 4),
     "round": (lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), -4, 4),
-    "erf": (erf, -3, 3), "erfinv": (solve(math.erf), -0.99, 0.99), "gamma": (gamma, 0.2, 8),
+    "erf": (erf, -3, 3), "gamma": (gamma, 0.2, 8),
     "gammaln": (gammaln, 0.2, 8), "digamma": (slope(gammaln), 0.5, 8),
-    "_trigamma": (slope(slope(gammaln)), 1.0, 8),
     "_copy": (np.array, -2, 2), "BlockGrad": (np.array, -2, 2),
     "zeros_like": (np.zeros_like, -2, 2), "ones_like": (np.ones_like, -2, 2),
 }  # fmt: skip
 #: MXNet has none of these for nd.
-INTERNAL = {"digamma", "_trigamma"}
-#: The third derivative of gammaln is not built in.
-LAST = {"_trigamma"}
+INTERNAL = {"digamma"}
 
 ROWS: list[Case] = []
 for i, (name, (function, low, high)) in enumerate(FUNCTIONS.items()):
@@ -107,25 +89,19 @@ for i, (name, (function, low, high)) in enumerate(FUNCTIONS.items()):
     known = {"mxnet": name not in INTERNAL, "why": "MXNet does not show it"}
     expect = kept(function)
     ROWS += [
-        Case(name, (draw((3, 4), low, high),), expect, grad=name not in LAST, **loose, **known),
+        Case(name, (draw((3, 4), low, high),), expect, grad=name not in INTERNAL, **loose, **known),
         Case(name, (draw((5,), low, high, "float64"),), expect, grad=False, **known,
              **({"rtol": 1e-12, "atol": 1e-13} if name not in INTERNAL else loose)),
         Case(name, (draw((2, 3), low, high, "float16"),), expect, grad=False, **known,
              rtol=2e-3, atol=1e-3),
         Case(name, (draw(EDGE_SHAPES[i % 7], low, high),), expect, grad=False, **loose, **known),
     ]  # fmt: skip
-    if name not in ("arcsin", "arccos", "arctanh", "erfinv"):
+    if name not in ("arcsin", "arccos", "arctanh"):
         ROWS += [Case(name, (np.int32([1, 2, 3, 4]),), expect, **known)]
 for shape in EDGE_SHAPES:
     for name in ("exp", "relu", "gamma", "erf"):
         function = FUNCTIONS[name][0]
         ROWS += [Case(name, (draw(shape, 0.5, 3),), kept(function))]
-
-for x in (draw((3, 4), 0, 2), draw((), 0, 2), draw((0,)), draw((5,), 0, 2, "float64")):
-    ROWS += [
-        Case("_in_range", (x,), lambda x, **_: x, {"what": "scale", "needs": "0 or more"},
-             mxnet=False, why="of np alone")
-    ]  # fmt: skip
 
 # -- at the edges ----------------------------------------------------------------------------------
 
@@ -160,10 +136,6 @@ ROWS += [
     Case("erf", (np.float64([1e-300, -1e-9, 0.4999, 0.5, 0.5001, 3, 5.9, 6.1, -30]),), erf,
          rtol=1e-15, atol=0, grad=False),
     Case("erf", (np.float64([0.2, 0.7, 2.5]),), erf, rtol=1e-14),
-    Case("erfinv", (np.float64([0, 1e-20, -0.5, 0.51, 0.999999, 1 - 1e-12]),), solve(math.erf),
-         rtol=1e-4, atol=1e-19, grad=False),
-    Case("erfinv", (np.float64([1, -1, 1.5, -2]),), lambda x: np.float64([inf, -inf, nan, nan]),
-         grad=False),
     Case("gamma", (np.float64([-0.5, -1.6, 2.5]),), gamma),
     Case("gammaln", (np.float64([-0.5, -1.6, 2.5]),), gammaln),
 ]  # fmt: skip
@@ -295,19 +267,8 @@ for name in ("_copy", "BlockGrad", "zeros_like", "ones_like"):
 ROWS += [Case(name, (draw((2, 3)),), lambda x, **_: x) for name in ("identity", "stop_gradient")]
 ROWS += [  # the gradient is not the slope, on purpose: tests/ops/test_pointwise.py has it
     Case("make_loss", (draw((2, 3)),), lambda x: x, grad=False),
-    Case("MakeLoss", (draw((2, 3)),), lambda x, **_: x, {"grad_scale": 2.0}, grad=False),
-    Case("MakeLoss", (draw((3,)),), lambda x, **_: x, {"normalization": "valid"}, grad=False),
     Case("_identity_with_attr_like_rhs", (draw((2, 3)), draw((2, 3), seed=1)), lambda x, y: x),
-    Case("contrib.gradientmultiplier", (draw((2, 3)),), lambda x, scalar: x, {"scalar": -0.5},
-         grad=False),
-    Case("contrib.gradientmultiplier", (np.int32([1, -2]),), lambda x: x),
 ]  # fmt: skip
-for name in ("round", "sign"):
-    ROWS += [
-        Case(f"contrib.{name}_ste", (x,), kept(FUNCTIONS[name][0]), grad=False)
-        for x in (draw((3, 4)), draw((0,)), draw((), dtype="float16"), np.int32([1, -2]))
-    ]
-
 # -- several inputs --------------------------------------------------------------------------------
 
 x, y = draw((3, 4)), draw((3, 4), seed=1)

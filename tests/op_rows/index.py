@@ -1,4 +1,4 @@
-"""Rows of `ops/index.py`, `ops/gather.py` and `ops/subscript.py`."""
+"""Rows of `ops/index.py` and `ops/subscript.py`."""
 
 from __future__ import annotations
 
@@ -192,97 +192,6 @@ ROWS += [
     for shape, depth in (((), 3), ((0,), 3), ((2,), 0), ((3, 0, 2), 2))
 ]
 ROWS += [Case("one_hot", (np.float32([0.9, 1.9, -0.9]),), one_hot, {"depth": 2})]
-
-# -- coordinates -----------------------------------------------------------------------------------
-
-
-def gather(data, indices):
-    return data[tuple(cut(indices))]
-
-
-def scatter(data, indices, shape):
-    y = np.zeros(shape, data.dtype)
-    y[tuple(cut(indices))] = data
-    return y
-
-
-def scatter_sum(data, indices, shape):
-    y = np.zeros(shape, data.dtype)
-    np.add.at(y, tuple(cut(indices)), data)
-    return y
-
-
-ROWS += [
-    Case("gather_nd", (draw((3, 4, 5)), ids(*shape, low=low)), gather)
-    for shape in ((1, 6), (2, 4), (3, 2), (2, 2, 3))
-    for low in (0, -3)
-]
-ROWS += [
-    Case("gather_nd", (draw((3, 4), dtype=d), ids(2, 5, dtype=i)), gather, grad=False)
-    for d, i in (("int32", "int64"), ("float64", "int32"), ("float16", "float64"))
-]
-ROWS += [
-    Case("gather_nd", (draw((3, 0)), ids(1, 2)), gather),
-    Case("gather_nd", (draw((3, 2)), ids(2, 0)), gather),
-]
-places = np.array([[0, 2, 1], [3, 0, 3]], "int32")  # no place twice: MXNet's order is open
-ROWS += [
-    Case("scatter_nd", (draw((3,)), places), scatter, {"shape": (3, 4)}),
-    Case("scatter_nd", (draw((3, 5)), places), scatter, {"shape": (3, 4, 5)}),
-    Case("scatter_nd", (draw((3,), dtype="int32"), places), scatter, {"shape": (3, 4)}, grad=False),
-    Case("scatter_nd", (draw((3,)), places - 1), scatter, {"shape": (3, 4)}, mxnet=False,
-         why="MXNet writes beside the array"),
-    Case("_backward_gather_nd", (draw((6,)), ids(2, 6)), scatter_sum, {"shape": (3, 4)}),
-    Case("_backward_gather_nd", (draw((6, 4)), ids(1, 6)), scatter_sum, {"shape": (3, 4)}),
-]  # fmt: skip
-
-
-def index_copy(old, index, new):
-    y = old.copy()
-    y[cut(index)] = new
-    return y
-
-
-ROWS += [
-    Case("contrib.index_copy",
-         (draw((5, 2), dtype=d), np.array([0, 4, 2], i), draw((3, 2), dtype=d)),
-         index_copy, grad=d == "float32")
-    for d, i in (("float32", "int32"), ("float32", "int64"), ("int32", "float32"))
-]  # fmt: skip
-ROWS += [
-    Case(
-        "contrib.index_array",
-        (draw(shape),),
-        lambda x, axes=None: np.moveaxis(np.indices(x.shape), 0, -1)[
-            ..., list(range(x.ndim) if axes is None else axes)
-        ],
-        {} if axes is None else {"axes": axes},
-    )
-    for shape, axes in (((3, 2), None), ((3, 2, 4), (1, 0)), ((3, 2, 4), (-1,)), ((3,), None))
-]
-
-# -- flat numbers ----------------------------------------------------------------------------------
-
-for d in ("float32", "int32", "int64", "float64"):
-    flat = ids(6, high=42, dtype=d)
-    for shape in ((7, 6), (-1, 6), (2, 3, 7)):
-        known = (7, *shape[1:]) if shape[0] == -1 else shape
-        columns = np.stack(np.unravel_index(flat.astype(int), known)).astype(d)
-        ROWS += [
-            Case("unravel_index", (flat,), lambda x, shape, y=columns: y, {"shape": shape}),
-            Case("ravel_multi_index", (columns,), lambda x, shape, y=flat: y, {"shape": shape}),
-        ]
-ROWS += [
-    Case(
-        "unravel_index",
-        (ids(*shape, high=42),),
-        lambda x, shape: np.stack(np.unravel_index(cut(x), shape)).astype(x.dtype),
-        {"shape": (7, 6)},
-        mxnet=False,
-        why="MXNet leaves all but the first axis undefined",
-    )
-    for shape in ((), (2, 3), (0,))
-]
 
 # -- x[key] in its plain form ----------------------------------------------------------------------
 

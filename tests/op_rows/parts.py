@@ -64,17 +64,6 @@ def _slices():
         yield Case("slice_axis", (X,), on_axis, {"axis": axis, "begin": begin, "end": end},
                    mxnet=False, why=OURS)  # fmt: skip
 
-    def like(x, y, axes=()):
-        key = [slice(None)] * x.ndim
-        for a in axes or range(x.ndim):
-            key[a] = slice(y.shape[a])
-        return x[tuple(key)]
-
-    for axes in ((), (0,), (1,), (-1,), (0, 1)):
-        yield Case("slice_like", (X, draw((2, 3))), like, {"axes": axes})
-    yield Case("slice_like", (draw((2, 3, 4, 5)), draw((1, 2, 3))), like, {"axes": (0, 2)})
-    yield Case("slice_like", (X, draw((0, 3))), like, mxnet=False, why=SCALAR)
-
     def flip(x, axis):
         return np.flip(x, axis)
 
@@ -127,17 +116,6 @@ def _pads():
     ):  # fmt: skip
         attrs = {"mode": mode, "pad_width": (0, 0, 0, 0, *width)}
         yield Case("pad", (draw(shape),), pad, attrs, mxnet=False, why=SCALAR)
-
-
-def _older_reshape():
-    for shape, target, keep, result in (
-        ((2, 6), (3, 4), False, (3, 4)), ((2, 6), (0, 3), False, (4, 3)),
-        ((2, 6), (9, 3, 2), True, (2, 3, 2)), ((2, 6), (0, 6), True, (2, 6)),
-    ):  # fmt: skip
-        attrs = {"target_shape": target, "keep_highest": keep}
-        yield Case(
-            "Reshape", (draw(shape),), lambda x, result=result, **_: x.reshape(result), attrs
-        )
 
 
 def _joins():
@@ -206,4 +184,4 @@ def _splits():
         yield Case("split_v2", (x,), split_v2, attrs, mxnet=False, why=SCALAR)
 
 
-ROWS: list[Case] = [*_slices(), *_pads(), *_older_reshape(), *_joins(), *_splits()]
+ROWS: list[Case] = [*_slices(), *_pads(), *_joins(), *_splits()]

@@ -47,7 +47,7 @@ def average(x, axis, keepdims):
 
 REDUCTIONS = {
     "sum": wide(np.sum), "mean": wide(average), "prod": wide(np.prod), "max": np.max,
-    "min": np.min, "nansum": wide(np.nansum), "nanprod": wide(np.nanprod),
+    "min": np.min, "nansum": wide(np.nansum),
 }  # fmt: skip
 ATTRS = (
     {}, {"axis": 1}, {"axis": -1}, {"axis": (0, 2)}, {"axis": (2, 1), "keepdims": True},
@@ -104,7 +104,6 @@ def _rows_of_reductions():
         x = draw((3, 4), 0.5, 2.0)
         x[0, list(at)] = 0
         yield Case("prod", (x,), reduction(wide(np.prod)), {"axis": 1})
-        yield Case("nanprod", (x,), reduction(wide(np.prod)))
     # Small integers wrap around; half precision and means of integers do not lose count.
     yield Case("sum", (np.ones(300, "int8"),), lambda x: np.array([44], "int8"))
     yield Case("sum", (np.ones(5000, "float16"),), lambda x: np.array([5000], "float16"))
@@ -211,8 +210,6 @@ def _rows_of_positions():
             yield Case(name, (draw(shape, -9, 9, "int32").astype("float32"),), position(f),
                        {"axis": axis}, mxnet=False, why="the same as for small ones")  # fmt: skip
     x = draw((2, 3, 4))
-    yield Case("argmax_channel", (x,), lambda x: x.argmax(1).astype(x.dtype), grad=False)
-    yield Case("argmax_channel", (x[0],), lambda x: x.argmax(1).astype(x.dtype), grad=False)
     for attrs in ({}, {"axis": 0}, {"axis": 1}, {"axis": 2}, {"axis": 1, "dtype": "float64"}):
         yield Case("cumsum", (x,), running, attrs)
     yield Case("cumsum", (x,), running, {"axis": -1}, mxnet=False, why="MXNet 1.9.1 fails for -1")

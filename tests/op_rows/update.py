@@ -271,10 +271,6 @@ ROWS += [
     )
 ]  # fmt: skip
 ROWS += [
-    Case("all_finite", (x,), lambda x, init_output=True: one(np.isfinite(x).all()), grad=False)
-    for x in (W2, np.float32([1, np.inf]), np.float32([np.nan]), np.float16([1, -np.inf]))
-]
-ROWS += [
     Case(
         "multi_all_finite", arrays,
         lambda *a, num_arrays, init_output=True: one(all(np.isfinite(x).all() for x in a)),

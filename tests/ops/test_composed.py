@@ -3,8 +3,6 @@ call compiles, and what graphs contain."""
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from op_rows.table import OP_ROWS, find
@@ -16,8 +14,7 @@ from d2lmini.graph.formulas import compiled_formula
 from d2lmini.graph.ir import topological
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.composed import COMPILED_CALL, Composed, composed
-from d2lmini.ops.core import registry
-from d2lmini.ops.formula import DependsOnBlocks, LocalInRows, interpret
+from d2lmini.ops.formula import interpret
 from d2lmini.ops.spec import Spec
 
 ROWS = [case for case in OP_ROWS if isinstance(find(case.op), Composed) and case.inputs]
@@ -83,44 +80,6 @@ def test_calls_give_the_same_bits_before_and_after_they_are_compiled(shape):
     assert len(found) == 1
 
 
-LARGE = (300, 500)
-LAST, FIRST = {"axis": -1}, {"axis": 0}
-
-
-@pytest.mark.parametrize(
-    "name, shapes, attrs, in_rows",
-    [
-        ("softmax", [LARGE], LAST, True),
-        ("softmax", [LARGE], FIRST, False),
-        ("softmax", [(200, 20, 30)], {"axis": 1}, True),
-        ("softmax", [(1, 140_000)], LAST, False),
-        ("softmax", [(300, 300)], FIRST, True),  # of one block
-        ("log_softmax", [(70_000, 3)], LAST, True),
-        ("LayerNorm", [LARGE, LARGE[1:], LARGE[1:]], LAST, True),
-        ("GroupNorm", [(50, 8, 20, 20), (4,), (4,)], {"num_groups": 4}, True),
-        ("_squared_error", [LARGE, LARGE], {}, True),
-        ("LeakyReLU", [LARGE], {"act_type": "gelu"}, True),
-        ("BatchNorm", [(50, 8, 20, 20), *[(8,)] * 4], {}, False),
-        ("BatchNorm", [(30, 8, 20, 20), *[(8,)] * 4], {}, True),
-        ("BatchNorm", [(5, 8, 40, 50), *[(8,)] * 4], {}, False),  # rows of 2000 elements
-    ],
-)
-def test_a_large_call_is_interpreted_where_blocks_do_not_change_the_bits(
-    name, shapes, attrs, in_rows
-):
-    rng = np.random.default_rng(0)
-    op = registry[name]
-    arrays = [rng.uniform(0.5, 1.5, shape).astype("float32") for shape in shapes]
-    own = {**op.defaults, **op.bound(**attrs), **{key: True for key in op.injects}}
-    if in_rows:
-        found = run_quietly(interpret, op, np, arrays, own, LocalInRows)
-        for got, want in zip(found, both_ways(op, arrays, own), strict=True):
-            np.testing.assert_array_equal(got, want)
-    else:
-        with pytest.raises(DependsOnBlocks):
-            interpret(op, np, arrays, own, LocalInRows)
-
-
 def test_training_and_prediction_are_compiled_apart():
     x = nd.random.normal(3, 2, (6, 4))
     values = nd.ones(4), nd.zeros(4)
@@ -141,13 +100,6 @@ def test_a_graph_contains_the_formula_and_a_file_the_op():
     names = [node.op.name for node in topological(compiled.forward.outputs) if node.op]
     assert "softmax" not in names and {"exp", "max", "sum"} <= {*names}
     assert '"softmax"' in y.tojson()
-
-
-def test_an_op_of_a_gradient_is_pickled_by_the_op_it_belongs_to():
-    softmax = registry["softmax"]
-    backward = softmax.backward_op(1, (True,), (1, 1))
-    assert pickle.loads(pickle.dumps(backward)) is backward
-    assert backward.name not in registry and backward.name == "_backward_softmax"
 
 
 def test_errors_are_those_of_the_call():

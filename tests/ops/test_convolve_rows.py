@@ -74,16 +74,6 @@ def test_the_bias_is_added_once_to_each_output(monkeypatch, way):
     conv_im2col._tiles_of.cache_clear()
 
 
-def test_arrays_may_lie_in_memory_as_they_like():
-    geo = geometry((12, 8), (5, 3), (1, 1), (1, 1), (2, 1))
-    rng = np.random.default_rng(0)
-    x, w, g = (rng.normal(size=s) for s in ((6, 3, 12, 8), (4, 3, 5, 3), (6, 4, *geo.out)))
-    want = all_three(conv_toeplitz, geo, x, w, g)
-    crossed = [np.asfortranarray(a) for a in (x, w, g)]
-    for a, b in zip(all_three(conv_toeplitz, geo, *crossed), want):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_chosen_for_few_channels_and_many_images():
     assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2) is conv_toeplitz
     assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
@@ -95,14 +85,6 @@ def test_chosen_for_few_channels_and_many_images():
     # Groups, and a GPU's arrays, go elsewhere.
     assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is conv_im2col
     assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_columns
-
-
-def test_a_band_matrix_holds_the_weight_once_for_each_output():
-    w = np.arange(1.0, 4).reshape(1, 1, 1, 3)
-    geo = geometry((1, 6), (1, 3), (1, 1), (1, 1), (0, 0))
-    plan = conv_toeplitz.plan(w.shape, geo)._replace(shape=(1, 4), cuts=(1, 1), seen=(1, 6))
-    want = [[1, 0, 0, 0], [2, 1, 0, 0], [3, 2, 1, 0], [0, 3, 2, 1], [0, 0, 3, 2], [0, 0, 0, 3]]
-    assert conv_toeplitz._band_matrix(plan, w).tolist() == want
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

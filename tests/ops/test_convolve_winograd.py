@@ -67,18 +67,6 @@ def test_equal_to_one_multiplication_after_the_other(monkeypatch, held):
     conv_winograd._choose_tiling.cache_clear()
 
 
-@pytest.mark.parametrize("side", [16, 15])
-def test_arrays_may_lie_in_memory_as_they_like(side):
-    """Also at distances that are powers of two, where images are laid apart first."""
-    geo = geometry((side, side), **THREE)
-    rng = np.random.default_rng(0)
-    x, w, g = (rng.normal(size=s) for s in ((6, 3, side, side), (4, 3, 3, 3), (6, 4, *geo.out)))
-    want = all_three(conv_winograd, geo, x, w, g)
-    for crossed in (np.asfortranarray, lambda a: np.repeat(a, 2, axis=-1)[..., ::2]):
-        for a, b in zip(all_three(conv_winograd, geo, *map(crossed, (x, w, g))), want):
-            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
-
-
 def test_few_digits_are_lost():
     """In float32, beside the typical size of a result; straight away it is about 3e-7."""
     geo = geometry((12, 12), **THREE)

@@ -1,4 +1,4 @@
-"""Products, factors, convolutions beyond the table: costs, errors, symmetric gradients, tiles."""
+"""Products, convolutions, pooling beyond the table: costs, errors, tiles."""
 
 from __future__ import annotations
 
@@ -71,17 +71,11 @@ def test_cost_of_products_is_exact(name, shapes, attrs, flops):
     [
         ("dot", [(2, 3), (4, 5)], {}, r"dot: inner sizes differ: a is \(2, 3\), b is \(4, 5\)"),
         ("dot", [(2, 3), (4, 3)], {}, "did you mean transpose_b=True"),
-        ("dot", [(3,), (3,)], {"transpose_a": True}, "vectors cannot be transposed"),
-        ("dot", [(), (3,)], {}, "at least one axis"),
         ("batch_dot", [(2, 3, 4), (1, 4, 5)], {}, "agree on all but the last two"),
         ("batch_dot", [(3, 4), (4, 5)], {}, "use dot"),
         ("batch_dot", [(2, 3, 4), (2, 3, 4)], {}, "inner sizes differ"),
         ("linalg_gemm2", [(3,), (3,)], {}, "matrices or batches"),
         ("linalg_gemm2", [(2, 3, 4), (4, 3, 5)], {"axis": -1}, "not a row axis"),
-        ("linalg_trsm", [(3, 3), (2, 4)], {}, r"inner sizes differ: a is \(3, 3\), b is \(2, 4\)"),
-        ("linalg_potrf", [(2, 3)], {}, "square"),
-        ("linalg_extractdiag", [(2, 2)], {"offset": 2}, "outside"),
-        ("linalg_gelqf", [(3, 2)], {}, "m <= n"),
         ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3)], {}, "'bias' is missing: no_bias=False"),
         (
             "Convolution",
@@ -89,10 +83,8 @@ def test_cost_of_products_is_exact(name, shapes, attrs, flops):
             {"no_bias": True},
             "'bias' was given, but is not used with no_bias=True",
         ),
-        ("Convolution", [(1, 2, 5), (3, 2, 3, 3), (3,)], {}, "needs data NCHW"),
         ("Convolution", [(1, 2, 2, 2), (3, 2, 3, 3), (3,)], {}, "kernel exceeds the input"),
         ("Convolution", [(1, 2, 5, 5), (4, 2, 3, 3), (3,)], {}, "weight is"),
-        ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3), (4,)], {}, "bias is"),
         (
             "Convolution",
             [(1, 2, 5, 5), (3, 2, 3, 3), (3,)],
@@ -125,60 +117,6 @@ def test_shapes_that_do_not_fit_are_explained_at_the_call(name, shapes, attrs, s
 def test_dtypes_that_do_not_fit_are_explained_at_the_call(name, dtypes, says):
     with pytest.raises(MXNetError, match=says):
         getattr(nd, name)(*(nd.ones((2, 2), dtype=d) for d in dtypes))
-
-
-@pytest.mark.parametrize("name", ["inverse", "potrf", "trsm"])
-def test_what_cannot_be_factored_fails_at_the_wait_and_the_engine_goes_on(name):
-    bad = nd.zeros((2, 2))
-    inputs = (bad, nd.ones((2, 1))) if name == "trsm" else (bad,)
-    y = getattr(nd.linalg, name)(*inputs)
-    with pytest.raises(MXNetError, match=name):
-        y.asnumpy()
-    assert nd.dot(bad, bad).asnumpy().sum() == 0
-
-
-def along(f, x, direction, step=1e-5):
-    """The derivative of f at x along a direction, by central differences."""
-    return (f(x + step * direction) - f(x - step * direction)) / (2 * step)
-
-
-@pytest.mark.parametrize("lower", [True, False])
-def test_gradient_of_potrf_for_symmetric_changes(lower):
-    a, v = rng.uniform(-1, 1, (2, 4, 4))
-    a, v = a @ a.T + 4 * np.eye(4), v + v.T
-    g = nd.array(rng.uniform(-1, 1, (4, 4)), dtype="float64")
-    potrf = registry["linalg_potrf"]
-
-    def f(a):
-        return (potrf(nd.array(a, dtype="float64"), lower=lower) * g).sum().asscalar()
-
-    y = potrf(nd.array(a, dtype="float64"), lower=lower)
-    dA = potrf.rule(g, y, lower=lower).asnumpy()
-    np.testing.assert_allclose(dA, dA.T)
-    np.testing.assert_allclose((dA * v).sum(), along(f, a, v), rtol=1e-6)
-
-
-def test_gradient_of_syevd_for_symmetric_changes():
-    a, v = rng.uniform(-1, 1, (2, 4, 4))
-    a, v = a + a.T + np.diag([0.0, 3, 6, 9]), v + v.T
-    gU, gL = (nd.array(rng.uniform(-1, 1, s), dtype="float64") for s in ((4, 4), (4,)))
-    syevd = registry["linalg_syevd"]
-
-    def f(a):
-        U, L = syevd(nd.array(a, dtype="float64"))
-        return ((U * gU).sum() + (L * gL).sum()).asscalar()
-
-    U, L = syevd(nd.array(a, dtype="float64"))
-    np.testing.assert_allclose(nd.dot(U, nd.array(a, dtype="float64")).asnumpy(),
-                               (L.reshape((4, 1)) * U).asnumpy(), atol=1e-12)  # fmt: skip
-    dA = syevd.rule([gU, gL], [U, L]).asnumpy()
-    np.testing.assert_allclose((dA * v).sum(), along(f, a, v), rtol=1e-5)
-
-
-def test_gradient_of_det_is_zero_where_there_is_no_inverse():
-    det = registry["linalg_det"]
-    A = nd.ones((2, 2))
-    assert det.rule(nd.ones(1), det(A), A, A.shape).asnumpy().tolist() == [[0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("size, kernel", [((9,), (3,)), ((9, 7), (3, 2)), ((5, 4, 4), (2, 2, 2))])
@@ -277,8 +215,8 @@ def _check_max_pooling(size, how, dtype):
     kernel, stride, pad = how.values()
     x = rng.integers(0, 3, (2, 2, *size)).astype(dtype)
     y = registry["Pooling"].compute(np, x, **how)
-    g, u = (rng.uniform(size=v.shape).astype(dtype) for v in (y, x))
-    dx, picked = np.zeros_like(x), np.zeros_like(y)
+    g = rng.uniform(size=y.shape).astype(dtype)
+    dx = np.zeros_like(x)
     for place in np.ndindex(*y.shape):
         image, window = place[:2], place[2:]
         starts = [o * s - p for o, s, p in zip(window, stride, pad)]
@@ -286,9 +224,6 @@ def _check_max_pooling(size, how, dtype):
         inside = [q for q in taps if all(0 <= i < n for i, n in zip(q, size))]
         first = image + max(inside, key=lambda q, image=image: x[image + q])
         dx[first] += g[place]
-        picked[place] = u[first]
     pool = geometry(size, kernel, stride, (), pad)
     got = registry["_max_pooling_backward"].compute(np, g, x, y, pool=pool)
     np.testing.assert_allclose(got, dx, rtol=1e-12, err_msg=f"{size} {how}")
-    got = registry["_max_pooling_pick"].compute(np, u, x, y, pool=pool)
-    np.testing.assert_array_equal(got, picked)

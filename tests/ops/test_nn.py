@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import d2lmini
-from d2lmini import MXNetError, autograd, nd
+from d2lmini import MXNetError, nd
 from d2lmini.ops import pool
 from d2lmini.ops.core import ALL, modes, registry
 from d2lmini.ops.random_state import Key
@@ -108,13 +108,6 @@ def test_batch_norm_shows_its_statistics_only_on_request(training):
     assert (place.asnumpy() == y.asnumpy()).all()
 
 
-def test_batch_norm_with_global_statistics_leaves_them_alone(training):
-    x, mean, var = array(4, 3), array(3), array(3, low=1, high=2)
-    before = mean.asnumpy(), var.asnumpy()
-    nd.BatchNorm(x, mean, mean, mean, var, use_global_stats=True).wait_to_read()
-    assert (mean.asnumpy() == before[0]).all() and (var.asnumpy() == before[1]).all()
-
-
 @pytest.mark.parametrize("fix_gamma", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_gradient_of_batch_norm(fix_gamma, training):
@@ -164,27 +157,22 @@ def gradients_of(op, g, y, *inputs, **attrs):
 
 def softmax_loss_gradient(
     p, label, *, grad_scale=1.0, ignore_label=-1.0, multi_output=False, use_ignore=False,
-    preserve_shape=False, normalization="null", smooth_alpha=0.0,
+    normalization="null",
 ):  # fmt: skip
     """One softmax after the other, with MXNet's normalizations."""
     shape = p.shape
     if multi_output:
         view = (shape[0], shape[1], int(np.prod(shape[2:])))
-    elif preserve_shape:
-        view = (int(np.prod(shape[:-1])), shape[-1], 1)
     else:
         view = (shape[0], int(np.prod(shape[1:])), 1)
     p, label = p.reshape(view), label.reshape(view[0], view[2])
     dx = p.copy()
-    classes = view[1]
     for i, j in np.ndindex(label.shape):
         if use_ignore and label[i, j] == ignore_label:
             dx[i, :, j] = 0
             continue
-        for k in range(classes):
-            alpha = 0.0 if multi_output else smooth_alpha
-            one, other = 1 - alpha, alpha / (classes - 1)
-            dx[i, k, j] -= one if k == label[i, j] else other
+        if 0 <= label[i, j] < view[1]:
+            dx[i, int(label[i, j]), j] -= 1
     m = {"null": view[2], "batch": label.size, "valid": max((label != ignore_label).sum(), 1)}
     return (dx * grad_scale / m[normalization]).reshape(shape)
 
@@ -198,13 +186,10 @@ def softmax_loss_gradient(
         ((3, 4), (3,), {"normalization": "batch"}),
         ((3, 4), (3,), {"normalization": "valid", "use_ignore": True}),
         ((3, 4), (3,), {"normalization": "valid", "grad_scale": 3.0}),
-        ((3, 4), (3,), {"smooth_alpha": 0.1}),
         ((2, 3, 2), (2,), {"normalization": "batch"}),
-        ((2, 3, 4), (2, 3), {"preserve_shape": True, "normalization": "batch"}),
         ((2, 3, 4), (2, 4), {"multi_output": True}),
         ((2, 3, 4), (2, 4), {"multi_output": True, "use_ignore": True, "normalization": "valid"}),
         ((2, 3, 2, 2), (2, 2, 2), {"multi_output": True, "normalization": "batch"}),
-        ((2, 3, 2, 2), (2, 4), {"multi_output": True, "smooth_alpha": 0.1}),
     ],
 )
 def test_softmax_output_sends_back_the_gradient_of_the_cross_entropy(shape, label, attrs):
@@ -212,22 +197,9 @@ def test_softmax_output_sends_back_the_gradient_of_the_cross_entropy(shape, labe
     data, label = array(*shape), nd.array(rng.integers(-1, 3, label), dtype="float64")
     y = op(data, label, **attrs)
     want = softmax_loss_gradient(y.asnumpy(), label.asnumpy(), **attrs)
-    for out_grad in (False, True):
-        g = array(*shape)
-        dx, dlabel = gradients_of(op, g, y, data, label, **attrs, out_grad=out_grad)
-        np.testing.assert_allclose(
-            dx.asnumpy(), want * (g.asnumpy() if out_grad else 1), atol=1e-12
-        )
-        assert dlabel is None
-
-
-def test_softmax_output_with_probabilities_for_labels():
-    op = registry["SoftmaxOutput"]
-    data, label = array(3, 4), array(3, 4, low=0)
-    y = op(data, label)
-    attrs = {"grad_scale": 2.0, "use_ignore": True, "normalization": "batch"}
-    dx, _ = gradients_of(op, array(3, 4), y, data, label, **attrs)
-    np.testing.assert_allclose(dx.asnumpy(), 2 * (y - label).asnumpy())
+    dx, dlabel = gradients_of(op, array(*shape), y, data, label, **attrs)
+    np.testing.assert_allclose(dx.asnumpy(), want, atol=1e-12)
+    assert dlabel is None
 
 
 @pytest.mark.parametrize("dtype, bound", [("float32", 4), ("float64", 4)])
@@ -274,18 +246,11 @@ def test_pooling_is_the_same_in_pieces_of_any_size(monkeypatch):
         ("LeakyReLU", [(2, 3, 4), (4,)], {"act_type": "prelu"}, "one slope for each channel"),
         ("softmax", [(2, 3)], {"axis": 2}, "axis=2 is out of range"),
         ("softmax", [()], {}, "out of range for an array of 0 axes"),
-        ("softmax", [(2, 3)], {"use_length": True}, "'length' is missing"),
-        ("softmax", [(2, 3), (2,)], {}, "'length' was given"),
-        ("softmax", [(2, 3), (2,)], {"use_length": True}, "length must be integers"),
         ("softmax", [(2, 3)], {"temperature": 0}, "temperature must not be 0"),
-        ("log_softmax", [(2, 3)], {"use_length": True}, "not supported"),
         ("SoftmaxOutput", [(3, 4), (4,)], {}, r"label is \(4,\), need \(3, 4\) or \(3,\)"),
-        ("SoftmaxOutput", [(3, 4), (3,)], {"normalization": "sum"}, "is unknown"),
         ("FullyConnected", [(3, 4), (2, 5), (2,)], {"num_hidden": 2}, r"weight is \(2, 5\)"),
         ("FullyConnected", [(3, 4), (2, 4)], {"num_hidden": 2}, "'bias' is missing"),
-        ("FullyConnected", [(3, 4), (2, 4), (3,)], {"num_hidden": 2}, r"bias is \(3,\)"),
         ("Dropout", [(3,)], {"p": 1.5}, "p=1.5 is not a probability"),
-        ("Dropout", [(3,)], {"mode": "never"}, "mode='never' is unknown"),
         ("Dropout", [(3,)], {"axes": (1,)}, "out of range"),
         ("L2Normalization", [(3, 4)], {"mode": "channel"}, "needs more axes"),
         ("LayerNorm", [(3, 4), (3,), (3,)], {}, r"gamma is \(3,\), need \(4,\)"),
@@ -294,8 +259,6 @@ def test_pooling_is_the_same_in_pieces_of_any_size(monkeypatch):
         ("BatchNorm", [(2, 3), (3,), (3,), (3,), (2,)], {}, r"moving_var is \(2,\)"),
         ("Pooling", [(1, 1, 5, 5)], {"kernel": (7, 7)}, "kernel exceeds the input"),
         ("Pooling", [(1, 1, 5, 5)], {"kernel": (2, 2), "pad": (2, 2)}, "lies in padding"),
-        ("Pooling", [(1, 1, 5, 5)], {"kernel": (2,)}, "needs data NCW"),
-        ("Pooling", [(1, 1, 5, 5)], {}, "one to three sizes"),
         ("Pooling", [(1, 1, 5, 5)], {"kernel": (2, 2), "stride": (0, 1)}, "one number per axis"),
         (
             "Pooling",
@@ -322,17 +285,3 @@ def test_what_does_not_fit_is_explained_at_the_call(name, shapes, attrs, says):
 def test_integers_are_refused_with_the_way_out(name, attrs):
     with pytest.raises(MXNetError, match=r"floating point, got int32; convert with \.astype"):
         getattr(nd, name)(nd.ones((2, 2, 2), dtype="int32"), **attrs)
-
-
-@pytest.mark.parametrize("op", ["Convolution", "Deconvolution"])
-@pytest.mark.parametrize(("kernel", "groups"), [((1, 1), 1), ((1, 1), 2), ((3, 3), 1), ((3, 3), 2)])
-def test_a_batch_of_no_images_goes_through(op, kernel, groups):
-    x, w = nd.zeros((0, 4, 5, 5)), nd.ones((4, 4 // groups, *kernel))
-    for each in (x, w):
-        each.attach_grad()
-    options = {"kernel": kernel, "num_filter": 4, "num_group": groups, "no_bias": True}
-    with autograd.record():
-        y = getattr(nd, op)(x, w, **options)
-    y.backward()
-    assert y.asnumpy().shape[:2] == (0, 4)
-    assert x.grad.asnumpy().shape == x.shape and not w.grad.asnumpy().any()

@@ -369,21 +369,20 @@ def test_a_saving_counts_if_it_is_beyond_the_error_of_the_replay_and_is_possible
 
 
 def test_operations_off_the_cpu_are_no_work():
-    """Two workers, 100 ms: one operation of which 30 ms were collected, preempted and spent in the
-    lock; one that slept."""
+    """Two workers, 100 ms: one operation of which 30 ms were collected, preempted and not
+    explained; one that slept."""
     trace = made([dict(ran=(0, 100)), dict(ran=(0, 100), worker="w2")])
     trace.cpu.times = {
-        1: CpuTime(ms(70), ms(5), False, ms(12)),
-        2: CpuTime(ms(10), ms(0), True, 0, ms(80)),
+        1: CpuTime(ms(70), ms(5), False),
+        2: CpuTime(ms(10), ms(0), True, ms(80)),
     }
     trace.cpu.pauses = [Pause(ms(1020), ms(1030), "other", None)]
     found = {cause: part.ns / 1e6 for cause, part in trace.account(cores=2).parts.items()}
     assert found["work"] == pytest.approx((70 + 10) / 2)
     assert found["preempted"] == pytest.approx(5 / 2)
     assert found["gc"] == pytest.approx((10 + 10) / 2)
-    assert found["gil"] == pytest.approx(12 / 2)
     assert found["blocked"] == pytest.approx(80 / 2)
-    assert found["unexplained"] == pytest.approx(3 / 2)
+    assert found["unexplained"] == pytest.approx(15 / 2)
     assert sum(found.values()) == pytest.approx(100)
 
 
@@ -393,7 +392,7 @@ def test_the_time_between_two_operations_is_cut_by_what_the_thread_did():
     trace.cpu.spans = [
         Span("main", ms(1000), ms(1030), "blocked"),
         Span("main", ms(1030), ms(1059.2), "preempted"),
-        Span("another", ms(1010), ms(1060), "gil"),
+        Span("another", ms(1010), ms(1060), "blocked"),
     ]
     found = parts(trace, cores=1)
     assert found == pytest.approx({"work": 20, "blocked": 20, "preempted": 29.2, "issuing": 0.8})
@@ -446,7 +445,7 @@ def test_functions_that_sleep_are_blocked_and_collections_are_told_apart():
             gc.collect()
         nd.waitall()
     account = trace.account(cores=2)
-    off = sum(account[cause].ns for cause in ("gc", "blocked", "preempted", "gil", "unexplained"))
+    off = sum(account[cause].ns for cause in ("gc", "blocked", "preempted", "unexplained"))
     assert account["work"].ns < 0.2 * off
     assert any("gc.collect()" in where for where, _ in account["gc"].lines)
 

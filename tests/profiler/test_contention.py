@@ -25,9 +25,8 @@ def two_chains(sleep_ns: int = 0) -> Trace:
     trace = made.end(8, 8_000_010)
     trace.engine_kind, trace.cores = "threaded", 2
     for operation in trace.operations:
-        trace.cpu.times[operation.number] = CpuTime(
-            operation.run_ns - sleep_ns, 0, True, 0, sleep_ns
-        )
+        spent_ns = operation.run_ns - sleep_ns
+        trace.cpu.times[operation.number] = CpuTime(spent_ns, 0, True, sleep_ns)
     return trace
 
 
@@ -119,9 +118,9 @@ def test_more_workers_than_cores_share_the_cores():
     recording = Recording(trace)
     three = replace(recording.recorded, workers={**recording.recorded.workers, "cpu": 2})
     trace.cores = 1
-    alone = Recording(trace).predict(three)
+    _, alone = Recording(trace).foresee(three)
     trace.cores = 2
-    both = Recording(trace).predict(three)
+    _, both = Recording(trace).foresee(three)
     assert alone.low_ns > 1.3 * both.low_ns
 
 

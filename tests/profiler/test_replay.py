@@ -1,14 +1,12 @@
 """What-if replays: exact on traces made by hand, a fixed point on random ones, near the truth on
 programs that sleep.
 
-No test here times a computation: those are in tests/benchmarks/replay.py.
+No test here times a computation: that is for tests/benchmarks/bands.py.
 """
 
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +16,6 @@ from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.records import SplitRecord
 from d2lmini.profiler.replay import fit_link
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-
 
 #: When the traces made by hand begin: 0 would say that something did not happen.
 BASE = 1_000_000

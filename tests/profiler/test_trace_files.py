@@ -58,11 +58,11 @@ def test_what_is_no_trace_is_refused(tmp_path):
 
 
 def test_what_another_program_has_written_anew_is_the_same_trace(tmp_path):
-    """Our own file is read line by line; with other lines, or none, as a whole."""
+    """With other lines, in another order."""
     a_trace().save(tmp_path / "t.json")
     tree = json.loads((tmp_path / "t.json").read_text())
     for indent in (None, 1):
-        (tmp_path / "other.json").write_text(json.dumps(tree, indent=indent))
+        (tmp_path / "other.json").write_text(json.dumps(tree, indent=indent, sort_keys=True))
         again, trace = load(tmp_path / "other.json"), load(tmp_path / "t.json")
         assert str(again.account()) == str(trace.account()) and again.order == trace.order
 

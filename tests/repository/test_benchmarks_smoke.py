@@ -4,9 +4,7 @@ Every workload runs once at tiny sizes with d2lmini and NumPy; what keeps the be
 tried on planted cheats: a program that does nothing, an engine that executed too few operations.
 """
 
-import contextlib
 import doctest
-import gc
 import importlib
 import json
 import os
@@ -20,16 +18,13 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import anatomy  # noqa: E402
 import floors  # noqa: E402
 import growth  # noqa: E402
-import least  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import slow_devices  # noqa: E402
 import trees  # noqa: E402
-import truth  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
@@ -358,80 +353,6 @@ def test_a_queue_that_grows_faster_than_its_tasks_is_seen():
         assert curve.exponent == pytest.approx(power) and curve.verdict == verdict
 
 
-def scaled(factor):
-    def inner(values, log):
-        log.append("inner")
-        if not values:
-            return None
-        with contextlib.nullcontext():
-            total = factor * sum(values)
-        return total
-
-    return inner
-
-
-double, triple = scaled(2), scaled(3)
-
-
-def outer(values, log):
-    log.append("outer")
-    result = double(values, log)
-    return result
-
-
-@pytest.fixture
-def thawed():
-    """The collector is asked who refers to an object: it has to look at all of them."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
-
-
-def test_the_anatomy_finds_the_way_of_a_call_and_its_lines(thawed):
-    first, second = anatomy.watch(lambda: outer([1, 2], []), double)
-    assert first.function is outer and second.function is double
-    assert first.lines == [2, 3, 4] and first.calls == 3
-    assert second.lines == [2, 3, 5, 6, 7] and second.calls == 0
-    assert anatomy.watch(lambda: outer([1, 2], []), triple) == []
-
-
-def test_a_version_cut_before_a_line_stands_in_for_the_function_and_leaves_again(thawed):
-    stage = anatomy.watch(lambda: outer([1, 2], []), double)[1]
-    seen = []
-    for line in stage.lines:
-        names = {"outer": outer, "log": []}
-        program = anatomy.Program("outer([1, 2], log)", names, double, stage.cut_before(line))
-        assert program.seconds(1) > 0
-        seen.append(names["log"])
-    assert seen == [["outer"]] + [["outer", "inner"]] * 4
-    assert double([1, 2], []) == 6 and triple([1, 2], []) == 9
-    own, double.__code__ = double.__code__, stage.cut_before(7)
-    try:
-        assert double([1, 2], []) is True
-    finally:
-        double.__code__ = own
-    assert stage.cut_before(99) is None
-
-
-def test_what_a_net_costs_at_least_and_where_the_rest_goes():
-    found, call_us = least.account(loops=2, rounds=2)
-    calls = [calls for _, calls in found.values()]
-    assert list(found) == ["numpy", "least", "compute", "road", "ops", "net"]
-    assert calls[0] < calls[1] < calls[3] < calls[4] < calls[5]
-    assert all(us > 0 for us, _ in found.values())
-    lines = least.table(found, call_us).splitlines()
-    assert [line.split()[0] for line in lines[1:7]] == list(found) and len(lines) == 8
-
-
-def test_the_anatomy_accounts_for_every_line_of_the_short_road(thawed):
-    rows, whole, kernel = anatomy.account(loops=5, rounds=3)
-    lines = anatomy.table(rows, whole, kernel).splitlines()
-    assert lines[0].startswith("x + 1: to the first line") and len(rows) > 10
-    assert rows[-1][0].strip().startswith("return ")
-    assert f"{sum(ns for _, ns in rows):.0f} ns" in lines[len(rows) + 1]
-    assert np.isfinite(kernel)  # a difference: other programs can make it anything
-
-
 def test_two_trees_take_turns():
     command = [sys.executable, str(BENCHMARKS / "trees.py"), str(turns.REPOSITORY)]
     command += ["--mode", "tiny", "--rounds", "2", "small_add"]
@@ -450,15 +371,3 @@ def test_the_other_tree_must_be_one(tmp_path, capsys):
     with pytest.raises(SystemExit):
         trees.main([str(tmp_path)])
     assert "is no checkout of d2lmini" in capsys.readouterr().err
-
-
-def test_the_table_of_truth_tells_right_from_wrong(monkeypatch, capsys):
-    def guesses():
-        """Two throws of a coin."""
-        yield truth.Row("coin", 1, 2, ("x",))
-
-    monkeypatch.setitem(truth.SECTIONS, "guesses", guesses)
-    assert truth.main(["waits"]) and not truth.main(["guesses"])
-    said = capsys.readouterr().out
-    assert "a float" in said and "in all" in said
-    assert "coin       1 of 2\n      not: x\n" in said

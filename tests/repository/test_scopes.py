@@ -69,7 +69,7 @@ SCOPES: dict[str, Callable[[], object]] = {
     "random_state.drawing_once": random_state.drawing_once,
     "random_state.noting": random_state.noting,
     "random_state.rewound": random_state.rewound,
-    "symbol.attribute.AttrScope": lambda: AttrScope(ctx_group="a"),
+    "symbol.naming.AttrScope": lambda: AttrScope(ctx_group="a"),
     "symbol.naming.NameManager": naming.NameManager,
     "symbol.naming.Prefix": lambda: naming.Prefix("p_"),
     "util.np_array": util.np_array,

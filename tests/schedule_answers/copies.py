@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing.pool
 import queue
 import threading
 import time
@@ -66,21 +65,6 @@ def one_batch_ahead(inputs):
 
 
 @right(COPIES)
-def with_gemm2(inputs):
-    there = [X.as_in_context(gpu(0)) for X in inputs.batches]
-    return total([nd.linalg.gemm2(X, X) for X in there])
-
-
-@right(COPIES)
-def with_batch_dot(inputs):
-    results = []
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0)).expand_dims(0)
-        results.append(nd.batch_dot(X, X)[0])
-    return total(results)
-
-
-@right(COPIES)
 def with_two_buffers(inputs):
     buffers = [nd.zeros(inputs.batches[0].shape, ctx=gpu(0)) for _ in range(2)]
     results = []
@@ -97,17 +81,6 @@ def waits_for_the_copy_only(inputs):
         X = X.as_in_context(gpu(0))
         X.wait_to_read()
         results.append(nd.dot(X, X))
-    return total(results)
-
-
-@right(COPIES)
-def waits_two_batches_back(inputs):
-    results: list[Any] = []
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0))
-        results.append(nd.dot(X, X))
-        if len(results) > 2:
-            results[-3].wait_to_read()
     return total(results)
 
 
@@ -131,21 +104,6 @@ def another_thread_reads(inputs):
 
 
 @right(COPIES)
-def another_thread_copies(inputs):
-    there: queue.Queue = queue.Queue()
-    thread = threading.Thread(
-        target=lambda: [there.put(X.as_in_context(gpu(0))) for X in inputs.batches]
-    )
-    thread.start()
-    results = []
-    for _ in inputs.batches:
-        X = there.get()
-        results.append(nd.dot(X, X))
-    thread.join()
-    return total(results)
-
-
-@right(COPIES)
 def a_pool_reads_and_is_asked_at_the_end(inputs):
     with ThreadPoolExecutor(1) as pool:
         futures = []
@@ -153,16 +111,6 @@ def a_pool_reads_and_is_asked_at_the_end(inputs):
             X = X.as_in_context(gpu(0))
             futures.append(pool.submit(nd.dot(X, X)[0, 0].asscalar))
         return sum(future.result() for future in futures)
-
-
-@right(COPIES)
-def looks_at_the_counts(inputs):
-    results, most = [], 0
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0))
-        results.append(nd.dot(X, X))
-        most = max(most, engine.stats().pending)
-    return total(results)
 
 
 @wrong("waits", to=COPIES)
@@ -176,29 +124,12 @@ def waits_for_each(inputs):
 
 
 @wrong("waits", to=COPIES)
-def waits_for_all_in_the_loop(inputs):
-    results = []
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0))
-        results.append(nd.dot(X, X))
-        nd.waitall()
-    return total(results)
-
-
-@wrong("waits", to=COPIES)
 def reads_each(inputs):
     number = 0
     for X in inputs.batches:
         X = X.as_in_context(gpu(0))
         number += float(nd.dot(X, X)[0, 0])
     return number
-
-
-@wrong("waits", to=COPIES)
-def all_copies_then_waitall(inputs):
-    there = [X.as_in_context(gpu(0)) for X in inputs.batches]
-    nd.waitall()
-    return total([nd.dot(X, X) for X in there])
 
 
 @wrong("room", to=COPIES)
@@ -226,18 +157,6 @@ def stays_on_the_cpu(inputs):
 
 
 @wrong("waits", to=COPIES)
-def joins_a_thread_for_each(inputs):
-    results = []
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0))
-        results.append(nd.dot(X, X))
-        thread = threading.Thread(target=results[-1].wait_to_read)
-        thread.start()
-        thread.join()
-    return total(results)
-
-
-@wrong("waits", to=COPIES)
 def a_thread_for_each_batch(inputs):
     results = []
 
@@ -261,27 +180,6 @@ def asks_a_future_for_each(inputs):
             X = X.as_in_context(gpu(0))
             number += pool.submit(nd.dot(X, X)[0, 0].asscalar).result()
     return number
-
-
-@wrong("waits", to=COPIES)
-def a_pool_of_one_for_each(inputs):
-    number = 0
-    with multiprocessing.pool.ThreadPool(1) as pool:
-        for X in inputs.batches:
-            X = X.as_in_context(gpu(0))
-            number += pool.apply(float, (nd.dot(X, X)[0, 0],))
-    return number
-
-
-@wrong("waits", to=COPIES, stepped=False)
-def polls_the_counts(inputs):
-    results = []
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0))
-        results.append(nd.dot(X, X))
-        while engine.stats().pending:
-            time.sleep(1e-5)
-    return total(results)
 
 
 @wrong("waits", to=COPIES, stepped=False)
@@ -316,8 +214,3 @@ def a_queue_for_each(inputs):
         engine.push(lambda: done.put(1), reads=[results[-1]])
         done.get()
     return total(results)
-
-
-@wrong("value", to=COPIES)
-def forgets_the_last(inputs):
-    return total([nd.dot(X, X) for X in (X.as_in_context(gpu(0)) for X in inputs.batches[:-1])])

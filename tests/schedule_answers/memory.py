@@ -58,32 +58,12 @@ def waits_after_each(inputs):
     return total.asscalar()
 
 
-@right(ON_CPU)
-def in_place(inputs):
-    buffer, total = nd.zeros(SHAPE), nd.zeros((1,))
-    for n in inputs.numbers:
-        buffer[:] = n
-        buffer *= buffer
-        total += buffer.sum()
-        total.wait_to_read()
-    return total.asscalar()
-
-
 @right(ON_GPU)
 def keeps_copies_on_the_host(inputs):
     kept = []
     for n in inputs.numbers:
         kept.append(nd.square(nd.full(SHAPE, n, ctx=gpu(0))).asnumpy())
     return sum(array.sum() for array in kept)
-
-
-@right(ON_GPU)
-def sums_on_the_gpu(inputs):
-    total = nd.zeros((1,), ctx=gpu(0))
-    for n in inputs.numbers:
-        total += nd.square(nd.full(SHAPE, n, ctx=gpu(0))).sum()
-        total.wait_to_read()
-    return total.asscalar()
 
 
 @wrong("kept", to=ON_CPU)
@@ -101,26 +81,6 @@ def keeps_numpy_copies(inputs):
     for n in inputs.numbers:
         kept.append(nd.square(nd.full(SHAPE, n)).asnumpy())
     return sum(array.sum() for array in kept)
-
-
-@wrong("kept", to=ON_CPU)
-def keeps_parts_of_numpy_copies(inputs):
-    kept, total = [], 0.0
-    for n in inputs.numbers:
-        array = nd.square(nd.full(SHAPE, n)).asnumpy()
-        total += array.sum()
-        kept.append(array[:2])
-    return total
-
-
-@wrong("kept", "many", to=ON_CPU)
-def keeps_views(inputs):
-    kept, total = [], 0.0
-    for n in inputs.numbers:
-        array = nd.square(nd.full(SHAPE, n))
-        total += array.sum().asscalar()
-        kept.append(array[:2])
-    return total
 
 
 @wrong("kept", "ahead", "many", to=ON_CPU)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,15 +75,6 @@ def waitall_and_then_reads(inputs):
     return sum(l.asscalar() for l in losses)
 
 
-@right(QUIET, IN_ALL)
-def reads_the_last_first(inputs):
-    net, total = Net(inputs), nd.zeros((1,))
-    for X in inputs.batches:
-        total += net.step(X)
-    total.wait_to_read()
-    return float(total.asscalar())
-
-
 @wrong("reading", to=QUIET)
 def reads_each(inputs):
     net = Net(inputs)
@@ -129,29 +118,6 @@ def polls_in_each(inputs):
     return total.asscalar()
 
 
-@wrong("waiting", to=QUIET)
-def joins_a_thread_in_each(inputs):
-    net, total = Net(inputs), nd.zeros((1,))
-    for X in inputs.batches:
-        l = net.step(X)
-        thread = threading.Thread(target=l.wait_to_read)
-        thread.start()
-        thread.join()
-        total = total + l
-    return total.asscalar()
-
-
-@wrong("hidden", to=QUIET)
-def a_pool_prints_each(inputs):
-    net, total = Net(inputs), nd.zeros((1,))
-    with ThreadPoolExecutor(1) as pool:
-        for X in inputs.batches:
-            l = net.step(X)
-            pool.submit(str, l).result()
-            total = total + l
-    return total.asscalar()
-
-
 @wrong("hidden", "reading", to=QUIET)
 def a_metric_in_each(inputs):
     net, total, score = Net(inputs), nd.zeros((1,)), metric.MSE()
@@ -177,9 +143,3 @@ def stops_early(inputs):
 @wrong("reading", to=IN_ALL)
 def reads_one_by_one_at_the_end(inputs):
     return sum(X.mean().asscalar() for X in inputs.batches)
-
-
-@wrong("value", to=QUIET)
-def leaves_one_out(inputs):
-    net = Net(inputs)
-    return sum(l.asscalar() for l in [net.step(X) for X in inputs.batches[1:]])

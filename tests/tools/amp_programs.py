@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 
-LISTS = "lp16_ops fp32_ops lp16_fp32_ops widest_type_cast loss_output_functions".split()
+LISTS = "lp16_ops fp32_ops widest_type_cast".split()
 
 
 def amp_of(mx):

@@ -16,7 +16,7 @@ from np_rows.case import Row
 from np_rows.table import ROWS
 
 #: The interface: its modules and its class, as `mxnet_names.txt` has them.
-SPACES = ("np", "np.linalg", "np.random", "npx", "npx.random", "np.ndarray")
+SPACES = ("np", "np.linalg", "np.random", "npx", "np.ndarray")
 _CALL = re.compile(r"\b(npx?(?:\.(?:random|linalg)(?=\.))?)\.(\w+)")
 _METHOD = re.compile(r"[\w)\]]\.(\w+)")
 

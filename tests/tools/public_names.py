@@ -42,7 +42,7 @@ SPACES = {
     "Memory": "storage",
     "autograd": "autograd",
     "NDArray": "nd nd.random nd.linalg nd.contrib",
-    "NumPy's interface": "np np.linalg np.random npx npx.random",
+    "NumPy's interface": "np np.linalg np.random npx",
     "Symbol": "sym sym.random viz",
     "Initializers": "init",
     "Optimizers and schedules": "optimizer lr_scheduler",
@@ -50,9 +50,9 @@ SPACES = {
     "Data as batches": "io",
     "KVStore": "kvstore",
     "Gluon": "gluon gluon.utils gluon.loss",
-    "Gluon: layers": "gluon.nn gluon.rnn gluon.contrib.nn",
+    "Gluon: layers": "gluon.nn gluon.rnn",
     "Gluon: data": """gluon.data gluon.data.batchify gluon.data.vision
-        gluon.data.vision.transforms gluon.contrib.data""",
+        gluon.data.vision.transforms""",
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
         profiler.memory:ChangeList,MemoryReport,DeviceMemory

@@ -11,9 +11,8 @@ from pictures import bars
 from PIL import Image
 
 from d2lmini import d2l, sym
-from d2lmini.draw.picture import Drawing
-from d2lmini.draw.svg import FILLED, INK, page
-from d2lmini.draw.timeline import STYLES, plot_of
+from d2lmini.draw.svg import FILLED, INK
+from d2lmini.draw.timeline import STYLES
 
 SYNCHRONOUS = [
     ("front end", [("push", 5.0, 5.1), ("wait", 5.1, 5.4)]),
@@ -38,12 +37,6 @@ def test_lanes_are_named_from_the_top_and_only_the_kinds_seen_are_explained():
         "compute",
         "wait",
     ]
-
-
-def test_two_pictures_can_share_a_scale():
-    short = d2l.timeline(SYNCHRONOUS, length_s=2.0)
-    assert short.figure.axes[0].get_xlim() == pytest.approx((0, 2e6))
-    assert d2l.timeline(SYNCHRONOUS).figure.axes[0].get_xlim() == pytest.approx((0, 4e5))
 
 
 def test_a_notebook_shows_a_png_and_always_the_same_text():
@@ -79,19 +72,6 @@ def test_a_picture_has_no_ground_and_is_legible_on_a_light_and_on_a_dark_page():
             contrast(edge, ground) > 3 for _, edge, _ in STYLES.values() if edge != "#ffffff"
         )
     assert all(contrast(FILLED, face) > 3 for face, _, _ in STYLES.values())
-
-
-@pytest.mark.parametrize(("width", "is_scrolled"), [(660, False), (661, True)])
-def test_a_wide_drawing_is_scrolled_where_there_is_no_room_for_it(width, is_scrolled):
-    _, size = Drawing(page(width, 30, []), "a page")._repr_png_()
-    assert size["width"] == width and size.get("unconfined", False) is is_scrolled
-
-
-def test_a_colour_that_is_chosen_stays():
-    figure, axes = plot_of(2.0)
-    axes.set_title("red", color="red")
-    d2l.Picture(figure, "a plot")
-    assert axes.title.get_color() == "red"
 
 
 def test_it_is_saved_in_the_format_of_the_ending(tmp_path):

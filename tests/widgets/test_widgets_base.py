@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import pytest
@@ -98,25 +97,6 @@ def test_one_thread_beats_for_all_and_ends_with_the_last():
     until(lambda: not refresher.running())
 
 
-def test_beats_come_ten_times_a_second():
-    widget = Count()
-    begin = time.monotonic()
-    widget.live()
-    until(lambda: widget.beaten == 11)
-    assert 0.9 < time.monotonic() - begin < 5, "11 beats are 10 pauses of 0.1 s"
-    widget.still()
-
-
-def test_a_widget_that_was_collected_is_forgotten():
-    widget = Count()
-    widget.live()
-    ref = weakref.ref(widget)
-    until(lambda: ref().beaten)
-    del widget
-    until(lambda: gc.collect() is not None and ref() is None)
-    until(lambda: not refresher.running())
-
-
 def test_a_widget_that_raises_is_dropped_and_the_next_call_warns():
     class Broken(Count):
         def changes(self):
@@ -199,22 +179,6 @@ def test_what_a_view_sends_is_received_on_the_refreshers_thread():
     assert widget.got == [({"kind": "click", "at": 3}, refresher.NAME)]
 
 
-def test_a_message_for_a_widget_that_is_gone_is_dropped():
-    widget = Count()
-    ref = weakref.ref(widget)
-    del widget
-    gc.collect()
-    base._on_message(ref, None, {"kind": "ready"}, [])
-
-
-def test_without_a_view_nothing_is_sent_and_nothing_breaks():
-    widget = Count()
-    widget.say({"a": 1})
-    widget.beat()
-    widget.show()
-    assert widget._front is None and widget.beaten == 1
-
-
 # --- outputs of a notebook ---
 
 
@@ -258,13 +222,6 @@ def test_once_a_view_has_reported_the_picture_is_stored_as_html_too(notebook):
     assert html.endswith("<p>1 &lt; 2</p></div>")
 
 
-def test_a_cell_that_ends_with_its_name_does_not_show_it_twice(notebook):
-    widget = Count()
-    widget.show()
-    widget._ipython_display_()
-    assert len(notebook) == 2
-
-
 def test_closed_it_leaves_the_picture_and_closing_twice_does_no_harm(notebook):
     widget = Count()
     widget.show()
@@ -285,12 +242,6 @@ def test_only_the_last_are_kept_for_their_views(notebook):
     assert first._closed and len(base._shown) == base.KEPT
 
 
-def test_elsewhere_it_shows_itself_as_its_words(capsys):
-    widget = Count()
-    widget._ipython_display_()
-    assert capsys.readouterr().out == "<count>\n" and repr(widget) == "<count>"
-
-
 def test_the_front_is_an_anywidget_with_the_shared_functions_and_styles():
     front = base._front_class("watch")
     assert issubclass(front, anywidget.AnyWidget)
@@ -299,11 +250,6 @@ def test_the_front_is_an_anywidget_with_the_shared_functions_and_styles():
     for rule in ("--d2l-compute", ".d2l-watch-words", ".d2l-stored"):
         assert rule in made._css
     made.close()
-
-
-def test_a_package_that_is_missing_is_named_with_the_way_to_get_it():
-    with pytest.raises(ImportError, match=r"pip install 'd2lmini\[lab\]'"):
-        base.need("a_package_that_nobody_has")
 
 
 def test_importing_widgets_imports_no_extra_and_starts_no_thread():

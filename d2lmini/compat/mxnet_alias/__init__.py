@@ -88,7 +88,6 @@ _NAMES = """
 # What the file of that name here does not have, the package above has.
 _FILES = """
     contrib.amp.amp gluon.block gluon.parameter gluon.trainer gluon.utils
-    gluon.contrib.data.sampler gluon.contrib.nn.basic_layers
     gluon.nn.activations gluon.nn.basic_layers gluon.nn.conv_layers
     gluon.rnn.rnn_cell gluon.rnn.rnn_layer
     gluon.data.dataloader gluon.data.dataset gluon.data.sampler

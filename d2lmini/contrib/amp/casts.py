@@ -135,8 +135,8 @@ def _ops(names: Sequence[str] | None) -> set[Op] | None:
 def _op(name: str) -> Op:
     op = registry.get(name)
     assert op is not None, (
-        f"{name!r} is no op; amp.list_lp16_ops, list_fp32_ops, list_lp16_fp32_ops, "
-        "list_widest_type_cast and list_conditional_fp32_ops have the names"
+        f"{name!r} is no op; amp.list_lp16_ops, list_fp32_ops, list_widest_type_cast and "
+        "list_conditional_fp32_ops have the names"
     )
     return op
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from d2lmini.cuda.kernels.reductions import sum_rows
 from d2lmini.cuda.kernels.windows import WindowKernel
 
 #: Threads that keep a GPU busy.
@@ -109,4 +110,6 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> 
     arrays = [xp.ascontiguousarray(x), xp.ascontiguousarray(g), parts]
     how = dict(C=groups, M=len(dw) // groups)
     _WEIGHT(xp, parts.size, arrays, geo, total, -(-total // pieces), **how)
-    dw[...] = parts.sum(axis=0).reshape(dw.shape).astype(dw.dtype, copy=False)
+    sums = xp.empty(dw.size, parts.dtype)
+    sum_rows(xp, parts, sums)
+    dw[...] = sums.reshape(dw.shape)

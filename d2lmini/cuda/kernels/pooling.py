@@ -82,22 +82,6 @@ __device__ inline Index first_place(
 }
 """
 
-#: out, of y's shape: the element of u at the first place of each window of x that holds y.
-PICK = WindowKernel(
-    "max_pool_pick",
-    _FIRST
-    + """
-extern "C" __global__ void max_pool_pick(
-    const T* u, const T* x, const T* y, T* out, const Index n
-) {
-    $outputs
-        const Index found = first_place(x, loaded(y[i]), plane, front, top, left);
-        out[i] = found >= 0 ? u[plane * (D * H * W) + found] : T(0);
-    }
-}
-""",
-)
-
 #: dx, of x's shape: each g goes to the first place of its window of x that holds y.
 GIVE = WindowKernel(
     "max_pool_give",

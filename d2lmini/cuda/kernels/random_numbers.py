@@ -5,13 +5,11 @@ counter into four random words. The key is that of the operation (`random_state.
 is the number of the stream and how often it was used. So no state is kept between launches, and the
 numbers do not depend on the grid, the GPU, or the order in which operations run.
 
-Where every number takes as many words, four neighbours share a stream: in float32
-they take the four words of one counter, in float64 those of two. A number that takes more words or
-fewer, as chance will have it, has a stream of its own.
+Four neighbours share a stream: in float32 they take the four words of one counter, in float64 those
+of two. An integer has a stream of its own.
 
 The numbers differ from the CPU's for the same seed: the CPU draws 2^18 numbers in sequence from one
-stream (SFC64, and NumPy's ziggurat), which has no random access. A parameter array with an element
-out of range gives nan there and no error: to check, the host would have to wait.
+stream (SFC64, and NumPy's ziggurat), which has no random access.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.capture import outside
+from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
 
 #: The stream of one element, and how numbers are drawn from the stream.
@@ -83,44 +81,6 @@ __device__ inline void normal_of(Stream& s, double& y, double& z) {
     sincospi(2 * uniform_of(s), &z, &y);
     y *= radius, z *= radius;
 }
-// G. Marsaglia and W. Tsang (2000); below 1 by way of gamma(alpha + 1).
-__device__ inline double gamma_of(Stream& s, double alpha) {
-    if (!(alpha > 0)) return nan("");
-    double scale = 1;
-    if (alpha < 1) {
-        scale = pow(1 - uniform_of(s), 1 / alpha);
-        alpha += 1;
-    }
-    const double d = alpha - 1.0 / 3, c = 1 / sqrt(9 * d);
-    while (true) {
-        double z, unused;
-        normal_of(s, z, unused);
-        const double v = (1 + c * z) * (1 + c * z) * (1 + c * z);
-        if (v > 0 && log(1 - uniform_of(s)) < z * z / 2 + d - d * v + d * log(v))
-            return scale * d * v;
-    }
-}
-// Small rates by counting arrivals; large ones by W. Hoermann's PTRS (1993).
-__device__ inline double poisson_of(Stream& s, double rate) {
-    if (!(rate >= 0)) return nan("");
-    if (rate < 10) {
-        const double least = exp(-rate);
-        double product = 1 - uniform_of(s);
-        int n = 0;
-        for (; product > least; ++n) product *= 1 - uniform_of(s);
-        return n;
-    }
-    const double b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b;
-    const double inverse = 1.1239 + 1.1328 / (b - 3.4), r = 0.9277 - 3.6224 / (b - 2);
-    while (true) {
-        const double u = uniform_of(s) - 0.5, v = 1 - uniform_of(s), us = 0.5 - fabs(u);
-        const double k = floor((2 * a / us + b) * u + rate + 0.43);
-        if (us >= 0.07 && v <= r) return k;
-        if (k < 0 || (us < 0.013 && v > us)) continue;
-        if (log(v * inverse / (a / (us * us) + b)) <= k * log(rate) - rate - lgamma(k + 1))
-            return k;
-    }
-}
 """
 
 _ALL = (1 << 64) - 1
@@ -128,7 +88,7 @@ _ALL = (1 << 64) - 1
 _DRAW = """$stream
 // A stream is for AT_ONCE neighbours.
 extern "C" __global__ void draw_$kind(
-    T* out, const Index n, const Index repeats, const unsigned int key0, const unsigned int key1,
+    T* out, const Index n, const unsigned int key0, const unsigned int key1,
     $parameters
 ) {
     const Index threads = gridDim.x * blockDim.x;
@@ -138,9 +98,7 @@ extern "C" __global__ void draw_$kind(
         $standard
         Four<T> drawn;
         for (int j = 0; j < AT_ONCE; ++j) {
-            const Index i = AT_ONCE * g + j < n ? AT_ONCE * g + j : n - 1;
             const A y = standard[j];
-            $load
             drawn.at[j] = stored(A($value));
         }
         if (AT_ONCE == 4 && 4 * g + 3 < n && aligned(out)) four(&out[4 * g]) = drawn;
@@ -157,41 +115,32 @@ class _Distribution(NamedTuple):
     parameters  their names
     value       the number
     standard    how four standard numbers are drawn
-    valid       what must hold of parameters in arrays; else the number is nan
     """
 
     parameters: str
     value: str
     standard: str = ""
-    valid: str = "true"
 
 
 _UNIFORM = "for (int j = 0; j < 4; ++j) uniform_of(s, standard[j]);"
 _NORMAL = "for (int j = 0; j < 4; j += 2) normal_of(s, standard[j], standard[j + 1]);"
 
 _DISTRIBUTIONS = {
-    "uniform": _Distribution("low high", "A(low) + A(high - low) * y", _UNIFORM, "low <= high"),
-    "normal": _Distribution("loc scale", "A(loc) + A(scale) * y", _NORMAL, "scale >= 0"),
-    "exponential": _Distribution("lam", "-log(1 - y) / A(lam)", _UNIFORM, "lam > 0"),
-    "gamma": _Distribution("alpha beta", "gamma_of(s, alpha) * beta"),
-    "poisson": _Distribution("lam", "poisson_of(s, lam)"),
+    "uniform": _Distribution("low high", "A(low) + A(high - low) * y", _UNIFORM),
+    "normal": _Distribution("loc scale", "A(loc) + A(scale) * y", _NORMAL),
     # The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
     "integers": _Distribution("low range", "low + (long long) (next_long(s) % range)"),
 }
 
 
 @cache
-def _kernel(name: str, as_arrays: bool) -> TypedKernel:
-    words, value, standard, valid = _DISTRIBUTIONS[name]
+def _kernel(name: str) -> TypedKernel:
+    words, value, standard = _DISTRIBUTIONS[name]
     kinds = ("long long", "unsigned long long") if name == "integers" else ("double", "double")
-    star, ending, load = ("*", "_of", "") if as_arrays else ("", "", "")
-    parameters = [f"const {k}{star} {w}{ending}" for k, w in zip(kinds, words.split())]
-    if as_arrays:  # numbers are checked on the host
-        load = " ".join(f"const double {w} = {w}_of[i / repeats];" for w in words.split())
-        value = f'{valid} ? {value} : A(nan(""))'
+    parameters = [f"const {k} {w}" for k, w in zip(kinds, words.split())]
     return TypedKernel(
         f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=", ".join(parameters),
-        standard=standard, load=load, value=value,
+        standard=standard, value=value,
     )  # fmt: skip
 
 
@@ -216,22 +165,15 @@ def fill(
     piece: tuple[int, ...] = (),
 ) -> Any:  # fmt: skip
     """Fill out, an array in order, from the distribution `name`; `key`, with `piece` behind it,
-    names the streams.
-
-    The parameters are numbers, or arrays of one size that divides out's: then each belongs to as
-    many neighbours in `out`."""
-    words, _, standard, _ = _DISTRIBUTIONS[name]
+    names the streams."""
+    words, _, standard = _DISTRIBUTIONS[name]
     values = [parameters[word] for word in words.split()]
-    as_arrays = hasattr(values[0], "shape")
-    repeats, at_once = 1, 4 if standard else 1
-    if as_arrays:
-        values = [xp.ascontiguousarray(v.astype(np.float64)) for v in values]
-        repeats = out.size // max(values[0].size, 1)
-    kernel = _kernel(name, as_arrays)(out.dtype, out.size, AT_ONCE=at_once)
+    at_once = 4 if standard else 1
+    kernel = _kernel(name)(out.dtype, out.size, AT_ONCE=at_once)
     threads = -(-out.size // at_once)
 
     def launch() -> None:
-        kernel(xp, threads, out, out.size, repeats, *words_of((*key, *piece)), *values)
+        kernel(xp, threads, out, out.size, *words_of((*key, *piece)), *values)
 
     outside(launch)
     return out

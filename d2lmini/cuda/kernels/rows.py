@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.cuda.capture import outside
+from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
 
 _ADD_RUNS = TypedKernel(

@@ -11,7 +11,6 @@ from d2lmini.cuda.ops import (
     pool,
     random,
     rnn,
-    triangle,
     update,
 )
 from d2lmini.ops.products import matmul

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d2lmini.cuda.kernels.pooling import GIVE, PICK, REDUCE, SPREAD
+from d2lmini.cuda.kernels.pooling import GIVE, REDUCE, SPREAD
 from d2lmini.ops import pool as ops
 
 
@@ -27,10 +27,3 @@ def _(xp, g, data, y, *, pool, out=None):
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
     return dx
-
-
-@ops.max_pooling_pick.kernel("cuda")
-def _(xp, u, data, y, *, pool, out=None):
-    picked = xp.empty(y.shape, u.dtype) if out is None else out
-    PICK(xp, picked.size, [*map(xp.ascontiguousarray, (u, data, y)), picked], pool)
-    return picked

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from d2lmini.cuda.capture import outside
+from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels import updates
 from d2lmini.cuda.recorder import NotRecorded
 from d2lmini.ops.symbolic import NotTraceable

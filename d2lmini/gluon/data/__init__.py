@@ -22,7 +22,7 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data import dataloader, dataset, sampler
 from d2lmini.gluon.data.sampler import (
-    BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler, SequentialSampler,
+    BatchSampler, FilterSampler, RandomSampler, Sampler, SequentialSampler,
 )  # fmt: skip
 from d2lmini.gluon.data.split import SplitSampler
 from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, SimpleDataset
@@ -30,7 +30,7 @@ from d2lmini.gluon.data.dataloader import DataLoader
 from d2lmini.gluon.data import vision
 
 __all__ = [
-    "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "FilterSampler", "IntervalSampler",
+    "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "FilterSampler",
     "RandomSampler", "Sampler", "SequentialSampler", "SimpleDataset", "SplitSampler", "vision",
 ]  # fmt: skip
 

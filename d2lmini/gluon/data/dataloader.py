@@ -28,7 +28,6 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -37,7 +36,7 @@ from d2lmini.context import cpu_pinned
 from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, default_mp_batchify_fn
 from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, state_of
-from d2lmini.gluon.data.workers import Answer, ProcessPool, ThreadPool, load
+from d2lmini.gluon.data.workers import Answer, ThreadPool, load
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 
@@ -67,15 +66,13 @@ class DataLoader:
     num_workers    0: the program's thread loads each batch when the loop asks for the batch
     pin_memory     batches on cpu_pinned(pin_device_id)
     prefetch       largest number of batches in flight; default 2 * num_workers
-    thread_pool    None or True: workers are threads; False: processes, MXNet's default.
-                   `workers.py` describes the requirements and cost of processes.
     timeout        seconds to wait for a batch before TimeoutError
-    auto_reload    start to load the next epoch as soon as an epoch has ended
 
-    An exception in a worker is raised in place of the batch, with the worker's traceback, and ends
-    the epoch. The death of a worker process raises RuntimeError; the next epoch starts new workers.
-    Leaving a loop early drops the prefetched batches. Workers start with the first epoch and end
-    with the loader; an iterator keeps its loader alive.
+    Workers are threads, whatever `thread_pool` says, and each epoch is loaded when it begins,
+    whatever `auto_reload` says: both are accepted as MXNet's. An exception in a worker is raised in
+    place of the batch, with the worker's traceback, and ends the epoch. Leaving a loop early drops
+    the prefetched batches. Workers start with the first epoch and end with the loader; an iterator
+    keeps its loader alive.
 
     Raises ValueError for arguments that contradict each other, are missing, or are out of range.
     """
@@ -107,17 +104,11 @@ class DataLoader:
         self._num_workers = max(0, int(num_workers))
         self._pinned = cpu_pinned(pin_device_id) if pin_memory else None
         self._prefetch = max(0, 2 * self._num_workers if prefetch is None else int(prefetch))
-        self._thread_pool = thread_pool is None or bool(thread_pool)
         self._timeout = timeout
-        self._pool: ThreadPool | ProcessPool | None = None
+        self._pool: ThreadPool | None = None
         self._release: Any = None
         self._place: _Place | None = None  # of the epoch begun last
         self._resumed = False  # True until the resumed epoch begins
-        # The prefetched next epoch; it refers to this loader only after it was returned.
-        self._ahead: _Epoch | None = None
-        self.auto_reload = bool(auto_reload) and self._num_workers > 0
-        if self.auto_reload:
-            self._ahead = _Epoch(self)
 
     def __len__(self) -> int:
         """Number of batches in the next epoch."""
@@ -126,9 +117,7 @@ class DataLoader:
     def __iter__(self) -> Iterator[Any]:
         if self._num_workers == 0:
             return self._serially()
-        epoch, self._ahead = self._ahead or _Epoch(self), None
-        epoch.loader = self
-        return epoch
+        return _Epoch(self)
 
     def _serially(self) -> Iterator[Any]:
         place, batches = self._begin()
@@ -153,7 +142,7 @@ class DataLoader:
         """The number, from 0, of the epoch that the next `for` loop runs or resumes."""
         if self._place is None:
             return 0
-        return self._place.epoch + (not self._resumed and self._ahead is None)
+        return self._place.epoch + (not self._resumed)
 
     # -- to go on later ----------------------------------------------------------------------------
 
@@ -189,9 +178,6 @@ class DataLoader:
         numbers = (*place.key, place.epoch, place.given)
         if not all(type(n) is int and n >= 0 for n in numbers) or place.given >> 62:
             raise ValueError(f"the epoch's number, key and given batches are {numbers}")
-        if self._ahead is not None:
-            self._ahead._close()
-            self._ahead = None
         if hasattr(self._batch_sampler, "load_state_dict"):
             self._batch_sampler.load_state_dict(state["sampler"])
         sampler, rest = (getattr(self._batch_sampler, name, ()) for name in ("_sampler", "_prev"))
@@ -202,17 +188,14 @@ class DataLoader:
         self._resumed = not place.over
         if place.over:
             deque(self._batch_sampler, maxlen=0)  # skip to the state of the following epoch
-        elif self.auto_reload:
-            self._ahead = _Epoch(self)
 
     def _place_batch(self, batch: Any) -> Any:
         return batch if self._pinned is None else _move(batch, self._pinned)
 
-    def _workers(self) -> ThreadPool | ProcessPool:
+    def _workers(self) -> ThreadPool:
         """The pool; a new pool at first, after a failure, and in a forked child."""
         if self._pool is None or self._pool.pid != os.getpid():
-            kind = ThreadPool if self._thread_pool else ProcessPool
-            pool = kind(self._num_workers, self._dataset, self._batchify_fn)
+            pool = ThreadPool(self._num_workers, self._dataset, self._batchify_fn)
             with held():
                 self._pool, self._release = pool, weakref.finalize(self, pool.close)
         return self._pool
@@ -229,7 +212,7 @@ class _Epoch:
     """The batches of one epoch, some of them in flight; returned by `iter(loader)`."""
 
     def __init__(self, loader: DataLoader):
-        self.loader: DataLoader | None = None
+        self._loader = loader
         self._pool = loader._workers()
         self._place, self._batches = loader._begin()
         self._number = self._place.given - 1
@@ -241,15 +224,11 @@ class _Epoch:
         return self
 
     def __next__(self) -> Any:
-        loader = self.loader
-        assert loader is not None
+        loader = self._loader
         if not self._coming:  # the end of the epoch, or prefetch is 0
             self._ask()
         if not self._coming:
             self._place.over = True
-            if loader.auto_reload and loader._ahead is None and self._number >= 0:
-                self._number = -1
-                loader._ahead = _Epoch(loader)
             raise StopIteration
         self._number += 1
         try:
@@ -271,15 +250,7 @@ class _Epoch:
 
     def _result(self, loader: DataLoader, answer: Answer) -> Any:
         try:
-            result = answer.result(loader._timeout)
-        except BrokenProcessPool:
-            loader._drop_workers(self._pool)
-            raise RuntimeError(
-                f"DataLoader: a worker process ended before it had loaded batch {self._number}: it "
-                "was killed (by hand, or for lack of memory), or crashed, or could not start. "
-                "What it printed may say more; a script that uses worker processes needs "
-                'if __name__ == "__main__": around its main part'
-            ) from None
+            return answer.result(loader._timeout)
         except concurrent.futures.TimeoutError:
             if answer.came:
                 raise  # raised by the dataset
@@ -289,7 +260,6 @@ class _Epoch:
                 "a worker hangs or is slow: see what dataset[i] and batchify_fn do with "
                 "num_workers=0, or raise timeout="
             ) from None
-        return self._pool.unpack(result)
 
     def _close(self) -> None:
         """End the epoch: cancel the submitted batches."""

@@ -26,7 +26,7 @@ import numpy as np
 from d2lmini.ops import random_state
 
 __all__ = [
-    "BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", "Sampler",
+    "BatchSampler", "FilterSampler", "RandomSampler", "Sampler",
     "SequentialSampler",
 ]  # fmt: skip
 
@@ -107,30 +107,6 @@ class FilterSampler(_Fixed):
 
     def __len__(self) -> int:
         return len(self._indices)
-
-
-class IntervalSampler(_Fixed):
-    """Every `interval`-th index: 0, interval, 2 * interval, ...; with `rollover` then 1, 1 +
-    interval, ... until all indices are used. ValueError unless 1 <= interval <= length. (MXNet:
-    `gluon.contrib.data`.)"""
-
-    def __init__(self, length: int, interval: int, rollover: bool = True):
-        if not 1 <= interval <= length:
-            raise ValueError(
-                f"IntervalSampler: expected 1 <= interval <= length, got interval {interval} "
-                f"and length {length}"
-            )
-        self._length = length
-        self._interval = interval
-        self._rollover = rollover
-
-    def __iter__(self) -> Iterator[int]:
-        for begin in range(self._interval if self._rollover else 1):
-            yield from range(begin, self._length, self._interval)
-
-    def __len__(self) -> int:
-        """Number of indices (MXNet returns `length` even without rollover)."""
-        return self._length if self._rollover else -(-self._length // self._interval)
 
 
 class BatchSampler(Sampler):

@@ -2,8 +2,8 @@
 
 base      `Loss`: the base class, with weights and the mean
 values    L2Loss, L1Loss, HuberLoss, PoissonNLLLoss: for predicted numbers
-classes   SoftmaxCrossEntropyLoss, SigmoidBinaryCrossEntropyLoss, KLDivLoss, CTCLoss: for classes
-margins   HingeLoss, SquaredHingeLoss, LogisticLoss: for a predicted sign
+classes   SoftmaxCrossEntropyLoss, SigmoidBinaryCrossEntropyLoss, KLDivLoss, CTCLoss: for classes;
+          HingeLoss, SquaredHingeLoss, LogisticLoss: for a predicted sign
 pairs     TripletLoss, CosineEmbeddingLoss, SDMLLoss: for distances between embeddings
 
 >>> from d2lmini import nd
@@ -23,14 +23,9 @@ from d2lmini.gluon.loss.base import _apply_weighting as _apply_weighting
 from d2lmini.gluon.loss.base import _reshape_like as _reshape_like
 from d2lmini.gluon.loss.values import HuberLoss, L1Loss, L2Loss, PoissonNLLLoss
 from d2lmini.gluon.loss.classes import (
-    CTCLoss,
-    KLDivLoss,
-    SigmoidBCELoss,
-    SigmoidBinaryCrossEntropyLoss,
-    SoftmaxCELoss,
-    SoftmaxCrossEntropyLoss,
-)
-from d2lmini.gluon.loss.margins import HingeLoss, LogisticLoss, SquaredHingeLoss
+    CTCLoss, HingeLoss, KLDivLoss, LogisticLoss, SigmoidBCELoss, SigmoidBinaryCrossEntropyLoss,
+    SoftmaxCELoss, SoftmaxCrossEntropyLoss, SquaredHingeLoss,
+)  # fmt: skip
 from d2lmini.gluon.loss.pairs import CosineEmbeddingLoss, SDMLLoss, TripletLoss
 
 __all__ = [

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import numeric_types
-from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 
 
 class Loss(HybridBlock):
@@ -41,16 +41,22 @@ class Loss(HybridBlock):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute the loss with functions of F; a subclass defines this method."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must say what it computes: define hybrid_forward(F, ...)"
-        )
-
     def _mean(self, F: Any, loss: Any, weight: float | None, sample_weight: Any) -> Any:
         """Mean of the weighted losses over all axes but the batch's: (N, ...) -> (N,)."""
         loss = _apply_weighting(F, loss, weight, sample_weight)
         return F.mean(loss, axis=self._batch_axis, exclude=True)
+
+
+class DeclaredLoss(Layer, Loss):
+    """Base class of losses with declared arguments."""
+
+    weight: float | None
+    batch_axis: int
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        _, more = self._take(args, kwargs)
+        Loss.__init__(self, self.weight, self.batch_axis, **more)
+        self._build()
 
 
 def _apply_weighting(

@@ -1,6 +1,6 @@
-"""Losses of predicted probabilities.
+"""Losses of predicted probabilities, and of a predicted sign.
 
-Each loss is -log of the probability that the prediction gives to the truth. By default the losses
+Most are -log of the probability that the prediction gives to the truth. By default the losses
 take scores, not probabilities: log(softmax(x)) as one formula neither overflows nor rounds to
 log(0).
 
@@ -15,10 +15,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_like, _softplus
+from d2lmini.gluon.loss.base import (
+    DeclaredLoss,
+    _apply_weighting,
+    _number,
+    _reshape_like,
+    _softplus,
+)
 
 
-class SoftmaxCrossEntropyLoss(Loss):
+class SoftmaxCrossEntropyLoss(DeclaredLoss):
     """-log softmax(pred)[label] along `axis`.
 
     pred (N, C, ...) with classes on `axis`; label (N, ...) with class numbers of any dtype, clipped
@@ -29,33 +35,30 @@ class SoftmaxCrossEntropyLoss(Loss):
     The whole loss is one op (`ops/cross_entropy.py`), except with from_logits or sample_weight.
     """
 
-    def __init__(
-        self, axis: int = -1, sparse_label: bool = True, from_logits: bool = False,
-        weight: float | None = None, batch_axis: int = 0, **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(weight, batch_axis, **kwargs)
-        self._axis = axis
-        self._sparse_label = sparse_label
-        self._from_logits = from_logits
+    axis: int = -1
+    sparse_label: bool = True
+    from_logits: bool = False
+    weight: float | None = None
+    batch_axis: int = 0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        if sample_weight is None and not self._from_logits:
+        if sample_weight is None and not self.from_logits:
             return F._internal._softmax_cross_entropy(
-                pred, label, axis=self._axis, sparse_label=self._sparse_label,
-                batch_axis=self._batch_axis,
+                pred, label, axis=self.axis, sparse_label=self.sparse_label,
+                batch_axis=self.batch_axis,
                 scale=1.0 if self._weight is None else _number(self._weight),
             )  # fmt: skip
-        if not self._from_logits:
-            pred = F.log_softmax(pred, axis=self._axis)
-        if self._sparse_label:
-            loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
+        if not self.from_logits:
+            pred = F.log_softmax(pred, axis=self.axis)
+        if self.sparse_label:
+            loss = -F.pick(pred, label, axis=self.axis, keepdims=True)
         else:
             label = _reshape_like(F, label, pred)
-            loss = -F.sum(pred * label, axis=self._axis, keepdims=True)
+            loss = -F.sum(pred * label, axis=self.axis, keepdims=True)
         return self._mean(F, loss, self._weight, sample_weight)
 
 
-class SigmoidBinaryCrossEntropyLoss(Loss):
+class SigmoidBinaryCrossEntropyLoss(DeclaredLoss):
     """-label log p - (1 - label) log(1 - p) with p = sigmoid(pred), for each element.
 
     label has as many elements as pred, with values in [0, 1]. from_sigmoid: pred is already p;
@@ -64,18 +67,15 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
     does not overflow.
     """
 
-    def __init__(
-        self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(weight, batch_axis, **kwargs)
-        self._from_sigmoid = from_sigmoid
+    from_sigmoid: bool = False
+    weight: float | None = None
+    batch_axis: int = 0
 
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
     ) -> Any:
         label = _reshape_like(F, label, pred)
-        if self._from_sigmoid:
+        if self.from_sigmoid:
             yes = F.log(pred + 1e-12) * label
             if pos_weight is not None:
                 yes = F.broadcast_mul(yes, pos_weight)
@@ -88,7 +88,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         return self._mean(F, loss, self._weight, sample_weight)
 
 
-class KLDivLoss(Loss):
+class KLDivLoss(DeclaredLoss):
     """The Kullback-Leibler divergence of pred from label: sum of label (log label - log pred).
 
     label holds probabilities. pred holds log-probabilities (from_logits, the default) or scores, to
@@ -96,23 +96,20 @@ class KLDivLoss(Loss):
     the batch's.
     """
 
-    def __init__(
-        self, from_logits: bool = True, axis: int = -1, weight: float | None = None,
-        batch_axis: int = 0, **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(weight, batch_axis, **kwargs)
-        self._from_logits = from_logits
-        self._axis = axis
+    from_logits: bool = True
+    axis: int = -1
+    weight: float | None = None
+    batch_axis: int = 0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        if not self._from_logits:
-            pred = F.log_softmax(pred, axis=self._axis)
+        if not self.from_logits:
+            pred = F.log_softmax(pred, axis=self.axis)
         loss = label * (F.log(label + 1e-12) - pred)
         loss = _apply_weighting(F, loss, self._weight, sample_weight)
-        return F.sum(loss, axis=self._batch_axis, exclude=True)
+        return F.sum(loss, axis=self.batch_axis, exclude=True)
 
 
-class CTCLoss(Loss):
+class CTCLoss(DeclaredLoss):
     """-log of the probability that the predictions spell the label, summed over all alignments.
 
     pred: scores, (N, T, C) with layout "NTC" or (T, N, C) with "TNC"; the last class is the blank.
@@ -121,25 +118,28 @@ class CTCLoss(Loss):
     sample_weight (N,). Raises ValueError for another layout. See `nd.CTCLoss`.
     """
 
-    def __init__(
-        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None,
-        **kwargs: Any,
-    ):  # fmt: skip
-        if layout not in ("NTC", "TNC"):
-            raise ValueError(f"layout of pred is 'NTC' or 'TNC', got {layout!r}")
-        if label_layout not in ("NT", "TN"):
-            raise ValueError(f"label_layout is 'NT' or 'TN', got {label_layout!r}")
-        super().__init__(weight, label_layout.find("N"), **kwargs)
-        self._layout = layout
-        self._label_layout = label_layout
+    layout: str = "NTC"
+    label_layout: str = "NT"
+    weight: float | None = None
+
+    @property
+    def batch_axis(self) -> int:  # type: ignore[override]
+        """The axis of the examples in the labels."""
+        return self.label_layout.find("N")
+
+    def _build(self) -> None:
+        if self.layout not in ("NTC", "TNC"):
+            raise ValueError(f"layout of pred is 'NTC' or 'TNC', got {self.layout!r}")
+        if self.label_layout not in ("NT", "TN"):
+            raise ValueError(f"label_layout is 'NT' or 'TN', got {self.label_layout!r}")
 
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, pred_lengths: Any = None, label_lengths: Any = None,
         sample_weight: Any = None,
     ) -> Any:  # fmt: skip
-        if self._layout == "NTC":
+        if self.layout == "NTC":
             pred = F.swapaxes(pred, 0, 1)
-        if self._label_layout == "TN":
+        if self.label_layout == "TN":
             label = F.swapaxes(label, 0, 1)
         lengths = [length for length in (pred_lengths, label_lengths) if length is not None]
         loss = F.CTCLoss(
@@ -147,6 +147,59 @@ class CTCLoss(Loss):
             use_label_lengths=label_lengths is not None, blank_label="last",
         )  # fmt: skip
         return _apply_weighting(F, loss, self._weight, sample_weight)
+
+
+# -- a predicted sign ---------------------------------------------------------------------------
+
+
+class _Hinge(DeclaredLoss):
+    """Base class: a penalty for the amount by which pred label falls short of the margin."""
+
+    _squared = False
+
+    margin: float = 1
+    weight: float | None = None
+    batch_axis: int = 0
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        loss = F.relu(self.margin - pred * label)
+        if self._squared:
+            loss = F.square(loss)
+        return self._mean(F, loss, self._weight, sample_weight)
+
+
+class HingeLoss(_Hinge):
+    """max(0, margin - pred label), with labels -1 and 1: the loss of support vector machines."""
+
+
+class SquaredHingeLoss(_Hinge):
+    """max(0, margin - pred label)^2, with labels -1 and 1: differentiable at the margin."""
+
+    _squared = True
+
+
+class LogisticLoss(DeclaredLoss):
+    """log(1 + exp(-pred label)): -log of the probability sigmoid(pred label).
+
+    label_format: "signed" for labels -1 and 1, or "binary" for labels 0 and 1; otherwise
+    ValueError.
+    """
+
+    weight: float | None = None
+    batch_axis: int = 0
+    label_format: str = "signed"
+
+    def _build(self) -> None:
+        if self.label_format not in ("signed", "binary"):
+            raise ValueError(f"label_format is 'signed' or 'binary', got {self.label_format!r}")
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        label = _reshape_like(F, label, pred)
+        if self.label_format == "signed":
+            label = (label + 1.0) / 2.0
+        loss = F.relu(pred) - pred * label + _softplus(F, -F.abs(pred))
+        return self._mean(F, loss, self._weight, sample_weight)
 
 
 #: MXNet's short names.

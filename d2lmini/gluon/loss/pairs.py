@@ -12,42 +12,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini.gluon.loss.base import Loss, _apply_weighting, _reshape_like
+from d2lmini.gluon.loss.base import DeclaredLoss, _apply_weighting, _reshape_like
 from d2lmini.gluon.loss.classes import KLDivLoss
 
 
-class TripletLoss(Loss):
+class TripletLoss(DeclaredLoss):
     """max(0, |pred - positive|^2 - |pred - negative|^2 + margin), (N, ...) each -> (N,).
 
     Makes the positive nearer than the negative by the margin. Source: F. Schroff et al., "FaceNet"
     (2015).
     """
 
-    def __init__(
-        self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
-    ):
-        super().__init__(weight, batch_axis, **kwargs)
-        self._margin = margin
+    margin: float = 1
+    weight: float | None = None
+    batch_axis: int = 0
 
     def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
         positive = _reshape_like(F, positive, pred)
         negative = _reshape_like(F, negative, pred)
         gap = F.square(positive - pred) - F.square(negative - pred)
-        loss = F.relu(F.sum(gap, axis=self._batch_axis, exclude=True) + self._margin)
+        loss = F.relu(F.sum(gap, axis=self.batch_axis, exclude=True) + self.margin)
         return _apply_weighting(F, loss, self._weight, None)
 
 
-class CosineEmbeddingLoss(Loss):
+class CosineEmbeddingLoss(DeclaredLoss):
     """1 - cos of the angle where label is 1; max(0, cos - margin) where label is -1; else 0.
 
     input1 and input2 (N, D), label with N elements -> (N, 1). sample_weight (N, 1).
     """
 
-    def __init__(
-        self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any
-    ):
-        super().__init__(weight, batch_axis, **kwargs)
-        self._margin = margin
+    weight: float | None = None
+    batch_axis: int = 0
+    margin: float = 0
 
     def hybrid_forward(
         self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None
@@ -55,7 +51,7 @@ class CosineEmbeddingLoss(Loss):
         input1 = _reshape_like(F, input1, input2)
         label = F.reshape(label, (-1, 1))
         cosine = self._cosine_similarity(F, input1, input2)
-        apart = F.clip(cosine - self._margin, 0, 1 - self._margin)
+        apart = F.clip(cosine - self.margin, 0, 1 - self.margin)
         one = F.ones_like(label)  # comparisons by ops, since == of an np.ndarray gives bool
         near = F.broadcast_mul(F.broadcast_equal(label, one), 1 - cosine)
         loss = near + F.broadcast_mul(F.broadcast_equal(label, -one), apart)
@@ -69,7 +65,7 @@ class CosineEmbeddingLoss(Loss):
         return F.reshape(cosine, (-1, 1))
 
 
-class SDMLLoss(Loss):
+class SDMLLoss(DeclaredLoss):
     """Row i of x1 should be nearer to row i of x2 than to all other rows of x2.
 
     x1 and x2 (N, D), aligned. KLDivLoss compares the softmax of -|x1_i - x2_j|^2 over j with a
@@ -77,13 +73,12 @@ class SDMLLoss(Loss):
     others. Source: A. Bonadiman et al., "Smoothed Deep Metric Learning" (2019).
     """
 
-    def __init__(
-        self, smoothing_parameter: float = 0.3, weight: float | None = 1.0, batch_axis: int = 0,
-        **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(weight, batch_axis, **kwargs)
+    smoothing_parameter: float = 0.3
+    weight: float | None = 1.0
+    batch_axis: int = 0
+
+    def _build(self) -> None:
         self.kl_loss = KLDivLoss(from_logits=True)
-        self.smoothing_parameter = smoothing_parameter
 
     def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
         distances = self._compute_distances(F, x1, x2)

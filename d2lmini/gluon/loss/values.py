@@ -14,28 +14,29 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from d2lmini.base.families import with_defaults
-from d2lmini.gluon.loss.base import Loss, _apply_weighting, _number, _reshape_like
+from d2lmini.gluon.loss.base import DeclaredLoss, _apply_weighting, _number, _reshape_like
 
 
-class L2Loss(Loss):
+class L2Loss(DeclaredLoss):
     """Half the squared difference: (label - pred)^2 / 2 * weight. Its minimum is at the mean."""
 
-    __init__ = with_defaults(Loss.__init__, weight=1.0, batch_axis=0)
+    weight: float | None = 1.0
+    batch_axis: int = 0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         half = 0.5 if self._weight is None else _number(self._weight) / 2
         if sample_weight is None:  # one op computes the whole loss: ops/squared_error.py
-            return F._internal._squared_error(pred, label, scale=half, batch_axis=self._batch_axis)
+            return F._internal._squared_error(pred, label, scale=half, batch_axis=self.batch_axis)
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
         return self._mean(F, loss, half, sample_weight)
 
 
-class L1Loss(Loss):
+class L1Loss(DeclaredLoss):
     """The absolute difference: |label - pred|. Its minimum is at the median."""
 
-    __init__ = with_defaults(Loss.__init__, weight=None, batch_axis=0)
+    weight: float | None = None
+    batch_axis: int = 0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
@@ -43,27 +44,25 @@ class L1Loss(Loss):
         return self._mean(F, loss, self._weight, sample_weight)
 
 
-class HuberLoss(Loss):
+class HuberLoss(DeclaredLoss):
     """Squared near 0, absolute beyond rho, so that the gradient of an outlier is at most 1.
 
     With d = |label - pred|: d^2 / (2 rho) for d <= rho, otherwise d - rho / 2.
     Source: P. Huber, "Robust estimation of a location parameter" (1964).
     """
 
-    def __init__(
-        self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
-    ):
-        super().__init__(weight, batch_axis, **kwargs)
-        self._rho = rho
+    rho: float = 1
+    weight: float | None = None
+    batch_axis: int = 0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         d = F.abs(label - pred)
-        loss = F.where(d > self._rho, d - 0.5 * self._rho, (0.5 / self._rho) * F.square(d))
+        loss = F.where(d > self.rho, d - 0.5 * self.rho, (0.5 / self.rho) * F.square(d))
         return self._mean(F, loss, self._weight, sample_weight)
 
 
-class PoissonNLLLoss(Loss):
+class PoissonNLLLoss(DeclaredLoss):
     """-log of the Poisson probability of counts; one mean over all elements, (1,).
 
     from_logits: pred is the log of the rate, and the loss is exp(pred) - target pred. Otherwise
@@ -72,23 +71,20 @@ class PoissonNLLLoss(Loss):
     term where target > 1.
     """
 
-    def __init__(
-        self, weight: float | None = None, from_logits: bool = True, batch_axis: int = 0,
-        compute_full: bool = False, **kwargs: Any,
-    ):  # fmt: skip
-        super().__init__(weight, batch_axis, **kwargs)
-        self._from_logits = from_logits
-        self._compute_full = compute_full
+    weight: float | None = None
+    from_logits: bool = True
+    batch_axis: int = 0
+    compute_full: bool = False
 
     def hybrid_forward(
         self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08
     ) -> Any:
         target = _reshape_like(F, target, pred)
-        if self._from_logits:
+        if self.from_logits:
             loss = F.exp(pred) - target * pred
         else:
             loss = pred - target * F.log(pred + epsilon)
-        if self._compute_full:
+        if self.compute_full:
             # Stirling: target! is about sqrt(2 pi target) (target / e)^target.
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
             loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))

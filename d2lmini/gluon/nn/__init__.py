@@ -1,12 +1,11 @@
 """Layers and containers of layers. In reading order:
 
     sequential      Sequential, HybridSequential: one layer after the other
-    basic           Dense, Dropout, Embedding, Flatten, Lambda
+    basic           Dense, Dropout, Embedding, Flatten, ReflectionPad2D, Lambda
         activations     relu and related functions
     conv            convolutions and transposed convolutions
         pool            maximum or mean of windows and of whole images
     norm            BatchNorm, LayerNorm, InstanceNorm, GroupNorm
-    pad             ReflectionPad2D
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -22,7 +21,9 @@ from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
 from d2lmini.gluon.symbol_block import SymbolBlock
-from d2lmini.gluon.nn.basic import Dense, Dropout, Embedding, Flatten, HybridLambda, Lambda
+from d2lmini.gluon.nn.basic import (
+    Dense, Dropout, Embedding, Flatten, HybridLambda, Lambda, ReflectionPad2D,
+)  # fmt: skip
 from d2lmini.gluon.nn.activations import (
     ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish,
 )  # fmt: skip
@@ -34,4 +35,3 @@ from d2lmini.gluon.nn.pool import (
     GlobalMaxPool1D, GlobalMaxPool2D, GlobalMaxPool3D, MaxPool1D, MaxPool2D, MaxPool3D,
 )  # fmt: skip
 from d2lmini.gluon.nn.norm import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
-from d2lmini.gluon.nn.pad import ReflectionPad2D

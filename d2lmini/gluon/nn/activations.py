@@ -15,70 +15,64 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import initializer
-from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.base.families import REQUIRED
+from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 
 
-class Activation(HybridBlock):
+class Activation(Layer):
     """'relu', 'sigmoid', 'tanh', 'softrelu' or 'softsign'; the layer is named after it: relu0."""
 
-    def __init__(self, activation: str, **kwargs: Any):
-        self._act_type = activation
-        super().__init__(**kwargs)
+    activation: str = REQUIRED
 
     def _alias(self) -> str:
-        return self._act_type
+        return self.activation
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return F.Activation(x, act_type=self._act_type, name="fwd")
+        return F.Activation(x, act_type=self.activation, name="fwd")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._act_type})"
+        return f"{type(self).__name__}({self.activation})"
 
 
-class LeakyReLU(HybridBlock):
+class LeakyReLU(Layer):
     """x for positive x, alpha x otherwise."""
 
-    def __init__(self, alpha: float, **kwargs: Any):
-        assert alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
-        super().__init__(**kwargs)
-        self._alpha = alpha
+    alpha: float = REQUIRED
+
+    def _build(self) -> None:
+        assert self.alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return F.LeakyReLU(x, act_type="leaky", slope=self._alpha, name="fwd")
+        return F.LeakyReLU(x, act_type="leaky", slope=self.alpha, name="fwd")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._alpha})"
+        return f"{type(self).__name__}({self.alpha})"
 
 
-class PReLU(HybridBlock):
+class PReLU(Layer):
     """LeakyReLU with a learnt slope: one slope, or with in_channels one per channel (axis 1).
 
     alpha (in_channels,). K. He et al., "Delving Deep into Rectifiers" (2015).
     """
 
-    def __init__(
-        self,
-        alpha_initializer: Any = initializer.Constant(0.25),  # noqa: B008  (it is never changed)
-        in_channels: int = 1,
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        with self.name_scope():
-            self.alpha = self.params.get("alpha", shape=(in_channels,), init=alpha_initializer)
+    alpha_initializer: Any = initializer.Constant(0.25)
+    in_channels: int = 1
+
+    def _build(self) -> None:
+        how = {"shape": (self.in_channels,), "init": self.alpha_initializer}
+        self.alpha = self.params.get("alpha", **how)
 
     def hybrid_forward(self, F: Any, x: Any, alpha: Any) -> Any:
         return F.LeakyReLU(x, alpha, act_type="prelu", name="fwd")
 
 
-class ELU(HybridBlock):
+class ELU(Layer):
     """x for positive x, alpha (e^x - 1) otherwise. D.-A. Clevert et al. (2015)."""
 
-    def __init__(self, alpha: float = 1.0, **kwargs: Any):
-        super().__init__(**kwargs)
-        self._alpha = alpha
+    alpha: float = 1.0
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
+        return F.LeakyReLU(x, act_type="elu", slope=self.alpha)
 
 
 class SELU(HybridBlock):
@@ -95,12 +89,10 @@ class GELU(HybridBlock):
         return F.LeakyReLU(x, act_type="gelu", name="fwd")
 
 
-class Swish(HybridBlock):
+class Swish(Layer):
     """x sigmoid(beta x). P. Ramachandran et al., "Searching for Activation Functions" (2017)."""
 
-    def __init__(self, beta: float = 1.0, **kwargs: Any):
-        super().__init__(**kwargs)
-        self._beta = beta
+    beta: float = 1.0
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return x * F.sigmoid(x if self._beta == 1 else self._beta * x, name="fwd")
+        return x * F.sigmoid(x if self.beta == 1 else self.beta * x, name="fwd")

@@ -1,4 +1,4 @@
-"""Basic layers: Dense, Dropout, Embedding, Flatten, and functions as layers.
+"""Basic layers: Dense, Dropout, Embedding, Flatten, padding, and functions as layers.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -11,9 +11,10 @@ Dense(None -> 2, Activation(relu))
 >>> net
 Dense(3 -> 2, Activation(relu))
 
-A layer consists of an op and its parameters. The constructor declares the parameters (0 in a shape:
-size unknown), `infer_shape` completes their shapes from the first input, and `hybrid_forward` calls
-the op. `F` is `nd` for arrays and `sym` while a graph is traced.
+A layer consists of an op and its parameters. The class declares the constructor's arguments, which
+become attributes (`Layer`); `_build` makes the parameters (0 in a shape: size unknown),
+`infer_shape` completes their shapes from the first input, and `hybrid_forward` calls the op. `F` is
+`nd` for arrays and `sym` while a graph is traced.
 """
 
 from __future__ import annotations
@@ -23,30 +24,31 @@ from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 from d2lmini.gluon.nn.activations import Activation
 from d2lmini.ops.core import registry
 
 
-class Affine(HybridBlock):
+class Affine(Layer):
     """Base class of Dense and the convolutions: a weight, a bias or none, an activation or none."""
 
-    weight: Any
+    activation: str | None
+    use_bias: bool
+    weight_initializer: Any
+    bias_initializer: Any
+    dtype: Any
 
-    def _declare(
-        self, shape: tuple[int, ...], outputs: int, weight_initializer: Any,
-        bias_initializer: Any, use_bias: bool, activation: str | None, **how: Any,
-    ) -> None:  # fmt: skip
-        how["allow_deferred_init"] = True
-        with self.name_scope():
-            self.weight = self.params.get("weight", shape=shape, init=weight_initializer, **how)
-            self.bias = None
-            if use_bias:
-                self.bias = self.params.get("bias", shape=(outputs,), init=bias_initializer, **how)
-            self.act = None
-            if activation is not None:
-                self.act = Activation(activation, prefix=activation + "_")
+    def _build_affine(self, shape: tuple[int, ...], outputs: int) -> None:
+        how = {"allow_deferred_init": True, "dtype": self.dtype}
+        self.weight = self.params.get("weight", shape=shape, init=self.weight_initializer, **how)
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.params.get("bias", shape=(outputs,), init=self.bias_initializer, **how)
+        self.act = None
+        if self.activation is not None:
+            self.act = Activation(self.activation, prefix=self.activation + "_")
 
 
 class Dense(Affine):
@@ -57,35 +59,26 @@ class Dense(Affine):
     accepted by `Activation`. in_units: K; 0 infers K at the first call.
     """
 
-    def __init__(
-        self,
-        units: int,
-        activation: str | None = None,
-        use_bias: bool = True,
-        flatten: bool = True,
-        dtype: Any = "float32",
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        in_units: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        self._units = units
-        self._in_units = in_units
-        self._flatten = flatten
-        self._declare(
-            (units, in_units), units, weight_initializer, bias_initializer, use_bias, activation,
-            dtype=dtype,
-        )  # fmt: skip
+    units: int = REQUIRED
+    activation: str | None = None
+    use_bias: bool = True
+    flatten: bool = True
+    dtype: Any = "float32"
+    weight_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    in_units: int = 0
+
+    def _build(self) -> None:
+        self._build_affine((self.units, self.in_units), self.units)
 
     def infer_shape(self, x: Any) -> None:
-        inner = prod(x.shape[1:]) if self._flatten else x.shape[-1]
-        self.weight.shape = (self._units, inner)
+        inner = prod(x.shape[1:]) if self.flatten else x.shape[-1]
+        self.weight.shape = (self.units, inner)
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         y = F.FullyConnected(
             x, weight, bias,
-            num_hidden=self._units, no_bias=bias is None, flatten=self._flatten, name="fwd",
+            num_hidden=self.units, no_bias=bias is None, flatten=self.flatten, name="fwd",
         )  # fmt: skip
         return y if self.act is None else self.act(y)
 
@@ -94,62 +87,46 @@ class Dense(Affine):
         return f"{type(self).__name__}({inner or None} -> {units}, {self.act or 'linear'})"
 
 
-class Dropout(HybridBlock):
+class Dropout(Layer):
     """In training, set each element to 0 with probability `rate` and divide the others by 1 - rate;
     otherwise the identity. Elements along `axes` share one random draw. Shape kept."""
 
-    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any):
-        super().__init__(**kwargs)
-        self._rate = rate
-        self._axes = axes
+    rate: float = REQUIRED
+    axes: tuple[int, ...] = ()
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        if self._rate > 0:
-            return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd")
+        if self.rate > 0:
+            return F.Dropout(x, p=self.rate, axes=self.axes, name="fwd")
         return F.identity(x)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
+        return f"{type(self).__name__}(p = {self.rate}, axes={self.axes})"
 
 
-class Embedding(HybridBlock):
+class Embedding(Layer):
     """A learnt vector for each of `input_dim` indices: x (I...) of indices -> (I..., output_dim).
 
     weight (input_dim, output_dim). Indices outside the range are clipped. The gradient is dense,
     even with sparse_grad=True (MXNet keeps only the rows that were used).
     """
 
-    def __init__(
-        self,
-        input_dim: int,
-        output_dim: int,
-        dtype: Any = "float32",
-        weight_initializer: Any = None,
-        sparse_grad: bool = False,
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        self._kwargs = {
-            "input_dim": input_dim,
-            "output_dim": output_dim,
-            "dtype": dtype,
-            "sparse_grad": sparse_grad,
-        }
-        with self.name_scope():
-            self.weight = self.params.get(
-                "weight",
-                shape=(input_dim, output_dim),
-                init=weight_initializer,
-                dtype=dtype,
-                allow_deferred_init=True,
-            )
+    input_dim: int = REQUIRED
+    output_dim: int = REQUIRED
+    dtype: Any = "float32"
+    weight_initializer: Any = None
+    sparse_grad: bool = False
+
+    def _build(self) -> None:
+        how = {"init": self.weight_initializer, "dtype": self.dtype, "allow_deferred_init": True}
+        self.weight = self.params.get("weight", shape=(self.input_dim, self.output_dim), **how)
+        names = "input_dim", "output_dim", "dtype", "sparse_grad"
+        self._kwargs = {name: getattr(self, name) for name in names}
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
-        how = self._kwargs
-        return f"{type(self).__name__}({how['input_dim']} -> {how['output_dim']}, {how['dtype']})"
+        return f"{type(self).__name__}({self.input_dim} -> {self.output_dim}, {self.dtype})"
 
 
 class Flatten(HybridBlock):
@@ -162,6 +139,27 @@ class Flatten(HybridBlock):
         return type(self).__name__
 
 
+class ReflectionPad2D(Layer):
+    """Images (N, C, H, W) padded by reflection at their edges.
+
+    padding: the padding of every side, less than H and W; or eight numbers, (before, after) for
+    each of the four axes, the first four 0.
+    """
+
+    padding: int | tuple[int, ...] = 0
+
+    def _build(self) -> None:
+        if isinstance(self.padding, int):
+            self.padding = (0,) * 4 + (self.padding,) * 4
+        assert isinstance(self.padding, (tuple, list)) and len(self.padding) == 8, (
+            f"padding must be a number or eight of them, (before, after) for N, C, H, W; got "
+            f"{self.padding!r}"
+        )
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return F.pad(x, mode="reflect", pad_width=self.padding)
+
+
 class Lambda(Block):
     """A function of arrays as a layer: the name of a function in `nd`, or a callable."""
 
@@ -169,11 +167,8 @@ class Lambda(Block):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             assert hasattr(nd, function), f"Function name {function} is not found in ndarray."
-            self._func_impl: Callable[..., Any] = getattr(nd, function)
-            self._func_name = function
-        else:
-            self._func_impl = _callable(function)
-            self._func_name = getattr(function, "__name__", type(function).__name__)
+        self._func_impl = getattr(nd, function) if isinstance(function, str) else function
+        self._func_name = _name_of(function)
 
     def forward(self, *args: Any) -> Any:
         return self._func_impl(*args)
@@ -188,27 +183,27 @@ class HybridLambda(HybridBlock):
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
+        self._func = function
+        self._func_name = _name_of(function)
         if isinstance(function, str):
             assert function in registry or hasattr(nd, function), (
                 f"Function name {function} is not found in symbol/ndarray."
             )
-            self._func: Callable[..., Any] = lambda F, *args: getattr(F, function)(*args)
-            self._func_name = function
-        else:
-            self._func = _callable(function)
-            self._func_name = getattr(function, "__name__", type(function).__name__)
+            self._func = lambda F, *args: getattr(F, function)(*args)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
-        return self._func(F, x, *args)
+        return self._func(F, x, *args)  # type: ignore[operator]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._func_name})"
+    __repr__ = Lambda.__repr__  # type: ignore[assignment]
 
 
-def _callable(function: Any) -> Callable[..., Any]:
+def _name_of(function: Any) -> str:
+    """The name that `repr` shows; ValueError for what is no name and no function."""
+    if isinstance(function, str):
+        return function
     if not callable(function):
         raise ValueError(
             f"Unrecognized function in lambda: {function} of type {type(function)}; expected the "
             "name of an op, or a callable"
         )
-    return function
+    return getattr(function, "__name__", type(function).__name__)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from d2lmini.base import MXNetError
-from d2lmini.base.families import with_parameters_of
+from d2lmini.base.families import REQUIRED
 from d2lmini.base.util import is_np_shape
 from d2lmini.gluon.nn.basic import Affine
 
@@ -39,62 +39,51 @@ class _Conv(Affine):
     ndim: ClassVar[int]
     _op_name: ClassVar[str] = "Convolution"
 
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: Size,
-        strides: Size = 1,
-        padding: Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        layout: str | None = None,
-        activation: str | None = None,
-        use_bias: bool = True,
-        weight_initializer: Any = None,
-        bias_initializer: Any = "zeros",
-        in_channels: int = 0,
-        **kwargs: Any,
-    ):
-        ndim = self.ndim
-        layout = layout or LAYOUTS[ndim][0]
+    channels: int = REQUIRED
+    kernel_size: Size = REQUIRED
+    strides: Size = 1
+    padding: Size = 0
+    dilation: Size = 1
+    groups: int = 1
+    layout: str | None = None
+    activation: str | None = None
+    use_bias: bool = True
+    weight_initializer: Any = None
+    bias_initializer: Any = "zeros"
+    in_channels: int = 0
+    dtype = "float32"
+
+    def _build(self) -> None:
+        ndim, kind = self.ndim, type(self).__name__
+        layout = self.layout or LAYOUTS[ndim][0]
         known = " and ".join(map(repr, LAYOUTS[ndim]))
         assert layout in LAYOUTS[ndim], f"Only supports {known} layout for now, got {layout!r}"
-        kernel = each_axis(kernel_size, ndim)
+        kernel = each_axis(self.kernel_size, ndim)
         assert len(kernel) == ndim and not isinstance(kernel, str), (
-            f"kernel_size must be a number or a list of {ndim} ints, got {kernel_size!r}"
+            f"kernel_size must be a number or a list of {ndim} ints, got {kernel!r}"
         )
-        super().__init__(**kwargs)
-        self._channels = channels
-        self._in_channels = in_channels
-        self._kwargs: dict[str, Any] = {
-            "kernel": kernel,
-            "stride": each_axis(strides, ndim),
-            "dilate": each_axis(dilation, ndim),
-            "pad": each_axis(padding, ndim),
-            "num_filter": channels,
-            "num_group": groups,
-            "no_bias": not use_bias,
-            "layout": layout,
-        }
-        for name in ("stride", "dilate", "pad"):
-            if len(self._kwargs[name]) != ndim:
+        windows = {"stride": self.strides, "dilate": self.dilation, "pad": self.padding}
+        sizes = {name: each_axis(value, ndim) for name, value in windows.items()}
+        for name, size in sizes.items():
+            if len(size) != ndim:
                 raise MXNetError(
-                    f"{type(self).__name__}: {name} must be a number or a list of {ndim} ints, as "
-                    f"the kernel {kernel} has axes; got {self._kwargs[name]}"
+                    f"{kind}: {name} must be a number or a list of {ndim} ints, as the kernel "
+                    f"{kernel} has axes; got {size}"
                 )
-        if channels % groups or in_channels % groups:
+        if self.channels % self.groups or self.in_channels % self.groups:
             raise MXNetError(
-                f"{type(self).__name__}: groups={groups} must divide channels={channels} and "
-                f"in_channels={in_channels}"
+                f"{kind}: groups={self.groups} must divide channels={self.channels} and "
+                f"in_channels={self.in_channels}"
             )
-        self._declare(
-            self._weight_shape(in_channels), channels, weight_initializer, bias_initializer,
-            use_bias, activation,
-        )  # fmt: skip
+        self._kwargs: dict[str, Any] = {
+            "kernel": kernel, **sizes, "num_filter": self.channels, "num_group": self.groups,
+            "no_bias": not self.use_bias, "layout": layout,
+        }  # fmt: skip
+        self._build_affine(self._weight_shape(self.in_channels), self.channels)
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
         how = self._kwargs
-        return (self._channels, in_channels // how["num_group"], *how["kernel"])
+        return (self.channels, in_channels // how["num_group"], *how["kernel"])
 
     def _alias(self) -> str:
         return "conv"
@@ -107,7 +96,7 @@ class _Conv(Affine):
                 f"{type(self).__name__}: needs data of {self.ndim + 2} axes "
                 f"({LAYOUTS[self.ndim][0]}), got {x.shape}"
             )
-        self._in_channels = x.shape[1]
+        self.in_channels = x.shape[1]
         self.weight.shape = self._weight_shape(x.shape[1])
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
@@ -158,13 +147,19 @@ class _ConvTranspose(_Conv):
 
     _op_name = "Deconvolution"
 
-    @with_parameters_of(_Conv.__init__)
-    def __init__(
-        self, channels: int, kernel_size: Size, strides: Size = 1, padding: Size = 0,
-        output_padding: Size = 0, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(channels, kernel_size, strides, padding, **kwargs)
-        self.outpad = each_axis(output_padding, self.ndim)
+    _places = {
+        "channels": -5,
+        "kernel_size": -4,
+        "strides": -3,
+        "padding": -2,
+        "output_padding": -1,
+    }
+
+    output_padding: Size = 0
+
+    def _build(self) -> None:
+        super()._build()
+        self.outpad = each_axis(self.output_padding, self.ndim)
         if any(more >= s for more, s in zip(self.outpad, self._kwargs["stride"])):
             raise MXNetError(
                 f"{type(self).__name__}: output_padding={self.outpad} must be less than strides="
@@ -174,7 +169,7 @@ class _ConvTranspose(_Conv):
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
         how = self._kwargs
-        return (in_channels, self._channels // how["num_group"], *how["kernel"])
+        return (in_channels, self.channels // how["num_group"], *how["kernel"])
 
 
 class Conv1DTranspose(_ConvTranspose):

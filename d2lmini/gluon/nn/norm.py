@@ -28,40 +28,49 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import is_half
-from d2lmini.base.families import with_parameters_of
-from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.ops.core import as_dtype
 
 
-class _Normalization(HybridBlock):
-    """Base class: parameters with one number per channel."""
+class _Normalization(Layer):
+    """Base class: gamma and beta, with one number for each channel of `axis`."""
 
-    gamma: Any
-    beta: Any
-    _kwargs: dict[str, Any]
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    beta_initializer: Any = "zeros"
+    gamma_initializer: Any = "ones"
 
-    def _one_per_channel(self, name: str, n: int, init: Any, learnt: bool, **how: Any) -> Any:
-        return self.params.get(
-            name,
-            grad_req="write" if learnt else "null",
-            shape=(n,),
-            init=init,
-            allow_deferred_init=True,
-            **how,
-        )
+    axis: int
+    in_channels: int
+    _kwargs: dict[str, Any]  # what `repr` shows
 
-    def _text(self, **more: Any) -> str:
-        """The layer's repr with its arguments and `more` arguments."""
-        how = ", ".join(f"{key}={value!r}" for key, value in (self._kwargs | more).items())
-        return f"{type(self).__name__}({how})"
+    def _build(self) -> None:
+        self._kwargs = {
+            "eps": self.epsilon, "axis": self.axis, "center": self.center, "scale": self.scale,
+        }  # fmt: skip
+        self.gamma = self._one_per_channel("gamma", self.gamma_initializer, self.scale)
+        self.beta = self._one_per_channel("beta", self.beta_initializer, self.center)
 
-    def _size(self, x: Any, axis: int) -> int:
-        """The length of the axis of gamma and beta."""
-        if not -len(x.shape) <= axis < len(x.shape):
+    def _one_per_channel(self, name: str, init: Any, learnt: bool, **how: Any) -> Any:
+        req, shape = "write" if learnt else "null", (self.in_channels,)
+        how |= {"grad_req": req, "init": init, "allow_deferred_init": True}
+        return self.params.get(name, shape=shape, **how)
+
+    def infer_shape(self, x: Any) -> None:
+        if not -len(x.shape) <= self.axis < len(x.shape):
             raise MXNetError(
-                f"{type(self).__name__}: axis={axis} is out of range for data {x.shape}"
+                f"{type(self).__name__}: axis={self.axis} is out of range for data {x.shape}"
             )
-        return x.shape[axis]
+        for parameter in self._reg_params.values():
+            parameter.shape = (x.shape[self.axis],)
+
+    def _shown(self) -> dict[str, Any]:
+        return {**self._kwargs, "in_channels": self.gamma.shape[0]}
+
+    def __repr__(self) -> str:
+        how = ", ".join(f"{key}={value!r}" for key, value in self._shown().items())
+        return f"{type(self).__name__}({how})"
 
 
 class BatchNorm(_Normalization):
@@ -74,164 +83,103 @@ class BatchNorm(_Normalization):
     (2015).
     """
 
-    running_mean: Any
-    running_var: Any
+    _places = {"axis": -2, "momentum": -2, "epsilon": -1, "center": -1, "scale": -1,
+               "use_global_stats": -1}  # fmt: skip
 
-    def __init__(
-        self,
-        axis: int = 1,
-        momentum: float = 0.9,
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        use_global_stats: bool = False,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        running_mean_initializer: Any = "zeros",
-        running_variance_initializer: Any = "ones",
-        in_channels: int = 0,
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        self._axis = axis
+    axis: int = 1
+    momentum: float = 0.9
+    use_global_stats: bool = False
+    running_mean_initializer: Any = "zeros"
+    running_variance_initializer: Any = "ones"
+    in_channels: int = 0
+
+    def _build(self) -> None:
+        for name, init, learnt in (
+            ("gamma", self.gamma_initializer, self.scale),
+            ("beta", self.beta_initializer, self.center),
+            ("running_mean", self.running_mean_initializer, False),
+            ("running_var", self.running_variance_initializer, False),
+        ):
+            parameter = self._one_per_channel(name, init, learnt, differentiable=learnt)
+            setattr(self, name, parameter)
         self._kwargs = {
-            "axis": axis,
-            "eps": epsilon,
-            "momentum": momentum,
-            "fix_gamma": not scale,
-            "use_global_stats": use_global_stats,
-        }
-        with self.name_scope():
-            for name, init, learnt in (
-                ("gamma", gamma_initializer, scale),
-                ("beta", beta_initializer, center),
-                ("running_mean", running_mean_initializer, False),
-                ("running_var", running_variance_initializer, False),
-            ):
-                parameter = self._one_per_channel(
-                    name, in_channels, init, learnt, differentiable=learnt
-                )
-                setattr(self, name, parameter)
+            "axis": self.axis, "eps": self.epsilon, "momentum": self.momentum,
+            "fix_gamma": not self.scale, "use_global_stats": self.use_global_stats,
+        }  # fmt: skip
 
     def cast(self, dtype: Any) -> None:
         """Cast the layer; data of 16 bits is normalized with float32 parameters."""
         super().cast("float32" if is_half(as_dtype(dtype)) else dtype)
-
-    def infer_shape(self, x: Any) -> None:
-        n = self._size(x, self._axis)
-        for parameter in (self.gamma, self.beta, self.running_mean, self.running_var):
-            parameter.shape = (n,)
 
     def hybrid_forward(
         self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
     ) -> Any:
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
-    def __repr__(self) -> str:
-        return self._text(in_channels=self.gamma.shape[0] or None)
+    def _shown(self) -> dict[str, Any]:
+        return {**self._kwargs, "in_channels": self.gamma.shape[0] or None}
 
 
 class BatchNormReLU(BatchNorm):
     """BatchNorm, then max(y, 0)."""
 
-    def hybrid_forward(
-        self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any
-    ) -> Any:
-        return F.relu(super().hybrid_forward(F, x, gamma, beta, running_mean, running_var))
+    def hybrid_forward(self, F: Any, x: Any, *args: Any, **params: Any) -> Any:
+        return F.relu(super().hybrid_forward(F, x, *args, **params))
 
 
-class _WithoutStatistics(_Normalization):
-    """Base class of layers that keep only gamma and beta, n numbers each.
-
-    own: the layer's own argument, for the repr.
-    """
-
-    def __init__(
-        self,
-        n: int,
-        own: dict[str, Any],
-        epsilon: float = 1e-5,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        self._kwargs = {"eps": epsilon, **own, "center": center, "scale": scale}
-        self._epsilon = epsilon
-        with self.name_scope():
-            self.gamma = self._one_per_channel("gamma", n, gamma_initializer, scale)
-            self.beta = self._one_per_channel("beta", n, beta_initializer, center)
-
-
-class _AlongAxis(_WithoutStatistics):
-    """Base class of layers whose gamma and beta have the length of one axis."""
-
-    _axis: int
-
-    def infer_shape(self, x: Any) -> None:
-        self.gamma.shape = self.beta.shape = (self._size(x, self._axis),)
-
-    def __repr__(self) -> str:
-        return self._text(in_channels=self.gamma.shape[0])
-
-
-class LayerNorm(_AlongAxis):
+class LayerNorm(_Normalization):
     """Normalize along one axis, by default the last; gamma and beta have its length; shape kept.
 
     J. Ba et al., "Layer Normalization" (2016).
     """
 
-    @with_parameters_of(_WithoutStatistics.__init__, without="n own kwargs")
-    def __init__(
-        self, axis: int = -1, *, in_channels: int = 0, prefix: str | None = None,
-        params: Any = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(in_channels, {"axis": axis}, prefix=prefix, params=params, **kwargs)
-        self._axis = axis
+    _places = {"axis": -1}
+    _passes_on = "prefix", "params"
+
+    axis: int = -1
+    in_channels: int = 0
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
-        return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
+        return F.LayerNorm(data, gamma, beta, axis=self.axis, eps=self.epsilon)
 
 
-class InstanceNorm(_AlongAxis):
+class InstanceNorm(_Normalization):
     """Normalize each channel (`axis`) of each image; gamma and beta have one number per channel;
     shape kept. gamma is 1 unless scale=True. D. Ulyanov et al., "Instance Normalization" (2016).
     """
 
-    @with_parameters_of(_WithoutStatistics.__init__, without="n own")
-    def __init__(
-        self, axis: int = 1, epsilon: float = 1e-5, center: bool = True, scale: bool = False, *,
-        in_channels: int = 0, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(in_channels, {"axis": axis}, epsilon, center, scale, **kwargs)
-        self._axis = axis
+    _places = {"axis": -1}
+
+    axis: int = 1
+    scale: bool = False
+    in_channels: int = 0
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
-        if self._axis == 1:
-            return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
-        x = x.swapaxes(1, self._axis)
-        return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd").swapaxes(1, self._axis)
+        if self.axis == 1:
+            return F.InstanceNorm(x, gamma, beta, eps=self.epsilon, name="fwd")
+        x = x.swapaxes(1, self.axis)
+        return F.InstanceNorm(x, gamma, beta, eps=self.epsilon, name="fwd").swapaxes(1, self.axis)
 
 
-class GroupNorm(_WithoutStatistics):
+class GroupNorm(_Normalization):
     """Normalize each of `num_groups` groups of channels (axis 1) of each image; gamma and beta have
     one number per group, as in MXNet 1.9; shape kept. Y. Wu and K. He, "Group Normalization"
     (2018).
     """
 
-    @with_parameters_of(_WithoutStatistics.__init__, without="n own kwargs")
-    def __init__(
-        self, num_groups: int = 1, *, prefix: str | None = None, params: Any = None, **kwargs: Any
-    ) -> None:
-        super().__init__(
-            num_groups, {"num_groups": num_groups}, prefix=prefix, params=params, **kwargs
-        )
-        self._num_groups = num_groups
+    _places = {"num_groups": -1}
+    _passes_on = "prefix", "params"
+
+    num_groups: int = 1
+    axis = 1
+
+    def _build(self) -> None:
+        self.in_channels = self.num_groups
+        super()._build()
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
-        return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
+        return F.GroupNorm(data, gamma, beta, num_groups=self.num_groups, eps=self.epsilon)
 
-    def __repr__(self) -> str:
-        return self._text()
+    def _shown(self) -> dict[str, Any]:
+        how = {"eps": self.epsilon, "num_groups": self.num_groups}
+        return {**how, "center": self.center, "scale": self.scale}

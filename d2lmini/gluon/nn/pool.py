@@ -20,48 +20,43 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from d2lmini.base.families import with_parameters_of
-from d2lmini.gluon.hybrid_block import HybridBlock
+from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn.conv import Size, each_axis
 
 #: The accepted layouts: with the channels first, and with the channels last.
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
-class _Pooling(HybridBlock):
+class _Pooling(Layer):
     """Base class: one op, no parameters."""
 
     ndim: ClassVar[int]
     pool_type: ClassVar[str]
+    pool_size: Size
+    strides: Size | None
+    padding: Size
+    layout: str | None
+    ceil_mode: bool
 
-    def __init__(
-        self,
-        pool_size: Size = 2,
-        strides: Size | None = None,
-        padding: Size = 0,
-        layout: str | None = None,
-        ceil_mode: bool = False,
-        **kwargs: Any,
-    ):
+    def _build(self) -> None:
         ndim = self.ndim
-        layout = layout or LAYOUTS[ndim][0]
+        layout = self.layout or LAYOUTS[ndim][0]
         known = " and ".join(LAYOUTS[ndim])
         assert layout in LAYOUTS[ndim], (
             f"Only {known} layouts are valid for {ndim}D Pooling, got {layout!r}"
         )
-        kernel = each_axis(pool_size, ndim)
+        kernel = each_axis(self.pool_size, ndim)
         assert len(kernel) == ndim and not isinstance(kernel, str), (
-            f"pool_size must be a number or a list of {ndim} ints, got {pool_size!r}"
+            f"pool_size must be a number or a list of {ndim} ints, got {kernel!r}"
         )
-        super().__init__(**kwargs)
         self._kwargs: dict[str, Any] = {
             "kernel": kernel,
-            "stride": kernel if strides is None else each_axis(strides, ndim),
-            "pad": each_axis(padding, ndim),
+            "stride": kernel if self.strides is None else each_axis(self.strides, ndim),
+            "pad": each_axis(self.padding, ndim),
             "global_pool": False,
             "pool_type": self.pool_type,
             "layout": layout,
-            "pooling_convention": "full" if ceil_mode else "valid",
+            "pooling_convention": "full" if self.ceil_mode else "valid",
         }
 
     def _alias(self) -> str:
@@ -85,7 +80,17 @@ class _Pooling(HybridBlock):
         )
 
 
-class MaxPool1D(_Pooling):
+class _Window(_Pooling):
+    """Base class of the layers whose window moves over the image."""
+
+    pool_size: Size = 2
+    strides: Size | None = None
+    padding: Size = 0
+    layout: str | None = None
+    ceil_mode: bool = False
+
+
+class MaxPool1D(_Window):
     """The maximum of each window: (N, C, W) -> (N, C, OW). Padding is ignored."""
 
     ndim, pool_type = 1, "max"
@@ -97,24 +102,18 @@ class MaxPool2D(MaxPool1D):
     ndim = 2
 
 
-class MaxPool3D(_Pooling):
-    """The maximum of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW).
+#: The order of the arguments where MXNet has `layout` last.
+_LAYOUT_LAST = {"layout": 1, "count_include_pad": 2}
 
-    Padding is ignored. The order of the arguments differs from the other classes, as in
-    MXNet.
-    """
+
+class MaxPool3D(_Window):
+    """The maximum of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW). Padding is ignored."""
 
     ndim, pool_type = 3, "max"
-
-    @with_parameters_of(_Pooling.__init__)
-    def __init__(
-        self, pool_size: Size = 2, strides: Size | None = None, padding: Size = 0,
-        ceil_mode: bool = False, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(pool_size, strides, padding, ceil_mode=ceil_mode, **kwargs)
+    _places = _LAYOUT_LAST
 
 
-class AvgPool1D(_Pooling):
+class AvgPool1D(_Window):
     """The mean of each window: (N, C, W) -> (N, C, OW).
 
     Padding counts as zeros; with count_include_pad=False padding does not count.
@@ -122,10 +121,11 @@ class AvgPool1D(_Pooling):
 
     ndim, pool_type = 1, "avg"
 
-    @with_parameters_of(_Pooling.__init__)
-    def __init__(self, *, count_include_pad: bool = True, **kwargs: Any):
-        super().__init__(**kwargs)
-        self._kwargs["count_include_pad"] = count_include_pad
+    count_include_pad: bool = True
+
+    def _build(self) -> None:
+        super()._build()
+        self._kwargs["count_include_pad"] = self.count_include_pad
 
 
 class AvgPool2D(AvgPool1D):
@@ -135,13 +135,7 @@ class AvgPool2D(AvgPool1D):
     """
 
     ndim = 2
-
-    @with_parameters_of(AvgPool1D.__init__)
-    def __init__(
-        self, pool_size: Size = 2, strides: Size | None = None, padding: Size = 0,
-        ceil_mode: bool = False, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(pool_size, strides, padding, ceil_mode=ceil_mode, **kwargs)
+    _places = _LAYOUT_LAST
 
 
 class AvgPool3D(AvgPool2D):
@@ -156,8 +150,12 @@ class AvgPool3D(AvgPool2D):
 class _Global(_Pooling):
     """The window is the whole image: every spatial axis becomes 1."""
 
-    def __init__(self, layout: str | None = None, **kwargs: Any):
-        super().__init__(1, layout=layout, ceil_mode=True, **kwargs)
+    pool_size, strides, padding, ceil_mode = 1, None, 0, True
+
+    layout: str | None = None
+
+    def _build(self) -> None:
+        super()._build()
         self._kwargs["global_pool"] = True
 
 

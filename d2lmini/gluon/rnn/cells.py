@@ -18,11 +18,13 @@ MXNet can read exported files.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.base.families import with_parameters_of
+from d2lmini.base.families import REQUIRED
+from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_shaped
@@ -39,11 +41,11 @@ def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
             return getattr(F, activation)(x, **kwargs)
         return F.Activation(x, act_type=activation, **kwargs)
     if isinstance(activation, LeakyReLU):
-        return F.LeakyReLU(x, act_type="leaky", slope=activation._alpha, **kwargs)
+        return F.LeakyReLU(x, act_type="leaky", slope=activation.alpha, **kwargs)
     return activation(x)
 
 
-class GatedCell(HybridRecurrentCell):
+class GatedCell(Layer, HybridRecurrentCell):
     """Base class of the three cells: parameters, products, states of shape (N, hidden_size).
 
     i2h_weight (G, input_size) and h2h_weight (G, hidden_size), i2h_bias and h2h_bias (G,), where G
@@ -53,37 +55,38 @@ class GatedCell(HybridRecurrentCell):
     n_gates = 1
     n_states = 1
     i2h_weight: Parameter
+    _passes_on = "prefix", "params"
 
-    def __init__(
-        self, hidden_size: int, i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None, i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros", input_size: int = 0, prefix: str | None = None,
-        params: Any = None,
-    ):  # fmt: skip
-        super().__init__(prefix=prefix, params=params)
-        self._hidden_size = hidden_size
-        self._input_size = input_size
-        rows = self.n_gates * hidden_size
-        for name, shape, init in (
-            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
-            ("h2h_weight", (rows, hidden_size), h2h_weight_initializer),
-            ("i2h_bias", (rows,), i2h_bias_initializer),
-            ("h2h_bias", (rows,), h2h_bias_initializer),
-        ):
-            parameter = self.params.get(name, shape=shape, init=init, allow_deferred_init=True)
-            setattr(self, name, parameter)
+    hidden_size: int = REQUIRED
+    i2h_weight_initializer: Any = None
+    h2h_weight_initializer: Any = None
+    i2h_bias_initializer: Any = "zeros"
+    h2h_bias_initializer: Any = "zeros"
+    input_size: int = 0
+
+    def _build(self) -> None:
+        rows = self.n_gates * self.hidden_size
+        for name, inner in (
+            ("i2h_weight", (self.input_size,)), ("h2h_weight", (self.hidden_size,)),
+            ("i2h_bias", ()), ("h2h_bias", ()),
+        ):  # fmt: skip
+            how = {"init": getattr(self, f"{name}_initializer"), "allow_deferred_init": True}
+            setattr(self, name, self.params.get(name, shape=(rows, *inner), **how))
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        shape = (batch_size, self._hidden_size)
+        shape = (batch_size, self.hidden_size)
         return [{"shape": shape, "__layout__": "NC"} for _ in range(self.n_states)]
 
     def infer_shape(self, inputs: Any, states: Any) -> None:
-        self.i2h_weight.shape = (self.n_gates * self._hidden_size, prod(inputs.shape[1:]))
+        self.i2h_weight.shape = (self.n_gates * self.hidden_size, prod(inputs.shape[1:]))
 
     @property
     def _mode(self) -> str | None:
         """The cell's mode in the op `_rnn_layer`; None if the op lacks the activations."""
-        raise NotImplementedError
+        return None
+
+    #: The next states from the products, with plain ops of F: (F, i2h, h2h, states) -> states.
+    _gates: Callable[..., list[Any]]
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
         mode = self._mode
@@ -93,10 +96,6 @@ class GatedCell(HybridRecurrentCell):
         i2h, h2h = self._products(F, x, states[0], **params)
         states = self._gates(F, i2h, h2h, states)
         return states[0], states
-
-    def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
-        """Compute the next states from the products, with plain ops of F."""
-        raise NotImplementedError
 
     def _at_once(
         self, x: Any, states: Any, params: dict[str, Any], mode: str
@@ -170,7 +169,7 @@ class GatedCell(HybridRecurrentCell):
         self, F: Any, inputs: Any, h: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any,
         h2h_bias: Any,
     ) -> tuple[Any, Any]:  # fmt: skip
-        rows, name = self.n_gates * self._hidden_size, self._step()
+        rows, name = self.n_gates * self.hidden_size, self._step()
         return (
             F.FullyConnected(inputs, i2h_weight, i2h_bias, num_hidden=rows, name=name + "i2h"),
             F.FullyConnected(h, h2h_weight, h2h_bias, num_hidden=rows, name=name + "h2h"),
@@ -178,11 +177,7 @@ class GatedCell(HybridRecurrentCell):
 
     def __repr__(self) -> str:
         rows, inner = self.i2h_weight.shape or (0, 0)
-        activation = getattr(self, "_activation", None)
-        what = f"{inner or None} -> {rows}"
-        if self.n_gates == 1:
-            what += f", {activation}"
-        return f"{type(self).__name__}({what})"
+        return f"{type(self).__name__}({inner or None} -> {rows})"
 
 
 class RNNCell(GatedCell):
@@ -192,23 +187,25 @@ class RNNCell(GatedCell):
     function.
     """
 
-    @with_parameters_of(GatedCell.__init__)
-    def __init__(self, hidden_size: int, activation: Any = "tanh", **kwargs: Any):
-        super().__init__(hidden_size, **kwargs)
-        self._activation = activation
+    _places = {"hidden_size": -2, "activation": -1}
+
+    activation: Any = "tanh"
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {self.activation})"
 
     def _alias(self) -> str:
         return "rnn"
 
     @property
     def _mode(self) -> str | None:
-        plain = self._activation in ("tanh", "relu")
-        return f"rnn_{self._activation}" if plain else None
+        plain = self.activation in ("tanh", "relu")
+        return f"rnn_{self.activation}" if plain else None
 
     def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
         name = self._step()
         both = F.elemwise_add(i2h, h2h, name=name + "plus0")
-        return [activate(F, both, self._activation, name=name + "out")]
+        return [activate(F, both, self.activation, name=name + "out")]
 
 
 class LSTMCell(GatedCell):
@@ -221,24 +218,21 @@ class LSTMCell(GatedCell):
     n_gates = 4
     n_states = 2
 
-    @with_parameters_of(GatedCell.__init__)
-    def __init__(
-        self, *, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self._activation = activation
-        self._recurrent_activation = recurrent_activation
+    _places = {"activation": 1, "recurrent_activation": 1}
+
+    activation: Any = "tanh"
+    recurrent_activation: Any = "sigmoid"
 
     def _alias(self) -> str:
         return "lstm"
 
     @property
     def _mode(self) -> str | None:
-        plain = self._activation == "tanh" and self._recurrent_activation == "sigmoid"
+        plain = self.activation == "tanh" and self.recurrent_activation == "sigmoid"
         return "lstm" if plain else None
 
     def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
-        name, act, gate = self._step(), self._activation, self._recurrent_activation
+        name, act, gate = self._step(), self.activation, self.recurrent_activation
         both = F.elemwise_add(i2h, h2h, name=name + "plus0")
         a = F.SliceChannel(both, num_outputs=4, name=name + "slice")
         i = activate(F, a[0], gate, name=name + "i")

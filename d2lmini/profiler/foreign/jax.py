@@ -3,13 +3,10 @@
     hlo_op            an argument of XLA's operations; hlo_module is the compiled function
     PjitFunction(f)   a call of a compiled function on the program's thread, which dispatches it
     $file.py:12 f     functions of Python, on the program's thread
-    /device:GPU:0     a process: the streams of a GPU are its threads
 
 A run of a compiled function is pushed when the call that dispatched it is over, or when its first
 operation began. The file does not show which operations depend on each other: each is taken to
-need the operation that had ended last before it began.
-
-The format: traces that JAX wrote on a CPU; for GPUs, OpenXLA's trace_container and xplane schema.
+need the operation that had ended last before it began. The format: traces that JAX wrote on a CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
-from d2lmini.context import Context, cpu, gpu
 from d2lmini.profiler.foreign.builder import TraceBuilder
 from d2lmini.profiler.foreign.events import (
     ENDED,
@@ -34,30 +30,17 @@ from d2lmini.profiler.foreign.stack import Call, Frame, find_call, is_standard, 
 _PYTHON = re.compile(r"\$(.+\.py):(\d+) (.+)")
 _BUILTIN = re.compile(r"\$(?:builtins|<unknown>|\w+) (.+)")
 _DISPATCH = re.compile(r"PjitFunction\((.+)\)")
-_DEVICE = re.compile(r"/device:(?:GPU|TPU):(\d+).*")
 #: A call that dispatches or waits: the slice, the compiled function or the kind of wait, the line.
 Found = tuple[Slice, str, Call | None]
 
-_COPIES = {"MemcpyH2D": "in", "MemcpyD2H": "out"}
-
-#: JAX's functions in which the program waits for a value: file, name -> kind of wait.
-WAITING = {
-    ("array.py", "__float__"): "float",
-    ("array.py", "__int__"): "int",
-    ("array.py", "__bool__"): "bool",
-    ("array.py", "__index__"): "index",
-    ("array.py", "__array__"): "__array__",
-    ("array.py", "item"): "item",
-    ("array_methods.py", "_item"): "item",
-    ("array.py", "tolist"): "tolist",
-    ("array.py", "_value"): "_value",
-    ("array.py", "__repr__"): "print",
-    ("array.py", "__str__"): "print",
-    ("array.py", "__format__"): "print",
-    ("array.py", "block_until_ready"): "block_until_ready",
-    ("api.py", "block_until_ready"): "block_until_ready",
-    ("api.py", "device_get"): "device_get",
-}
+#: JAX's functions in which the program waits for a value -> kind of wait, and their files.
+_WAITING = {
+    "__float__": "float", "__int__": "int", "__bool__": "bool", "__index__": "index",
+    "__array__": "__array__", "item": "item", "_item": "item", "tolist": "tolist",
+    "_value": "_value", "__repr__": "print", "__str__": "print", "__format__": "print",
+    "block_until_ready": "block_until_ready", "device_get": "device_get",
+}  # fmt: skip
+_WAITING_FILES = ("array.py", "array_methods.py", "api.py")
 
 #: Files of JAX; the trace has no folders.
 _OWN_FILES = frozenset(
@@ -71,7 +54,7 @@ _OWN_FILES = frozenset(
 def recognizes(events: ForeignEvents) -> bool:
     """Is this a file of JAX's profiler?"""
     names = events.processes.values()
-    return any(name.startswith(("/host:", "/device:")) for name in names)
+    return any(name.startswith("/host:") for name in names)
 
 
 def read(events: ForeignEvents, builder: TraceBuilder) -> None:
@@ -111,7 +94,7 @@ class _Jax:
         runs: dict[str, list[list[Slice]]] = defaultdict(list)  # of each module, in order
         known: dict[tuple[str, str], list[Slice]] = {}
         for slice in self.events.slices:
-            if not self._is_operation(slice):
+            if "hlo_op" not in slice.args:
                 continue
             module, run = str(slice.args.get("hlo_module", "")), str(slice.args.get("run_id", ""))
             if not run or (module, run) not in known:
@@ -136,25 +119,14 @@ class _Jax:
             if last is not None and last is not operation and last.began_ns < operation.began_ns:
                 self.builder.follow(operation, last)
 
-    def _is_operation(self, slice: Slice) -> bool:
-        if _DEVICE.fullmatch(self.events.processes.get(slice.thread[0], "")):
-            return self.events.thread_name(slice.thread).startswith("Stream")
-        return "hlo_op" in slice.args
-
     def _add(self, slice: Slice, first_ns: int, dispatch: Found | None) -> None:
-        worker = self.events.thread_name(slice.thread)
-        ctx: Context = cpu()
-        if device := _DEVICE.fullmatch(self.events.processes.get(slice.thread[0], "")):
-            ctx = gpu(int(device[1]))
-            worker = f"{ctx} {worker}"
-        lane = next((way for word, way in _COPIES.items() if word in slice.name), "compute")
         thread, pushed_ns, call = "unknown", None, None
         if dispatch is not None:
             thread = self.events.thread_name(dispatch[0].thread)
             pushed_ns, call = min(first_ns, dispatch[0].end_ns), dispatch[2]
         self.builder.operation(
-            slice.name, slice.begin_ns, slice.end_ns, thread, worker=worker, pushed_ns=pushed_ns,
-            ctx=ctx, lane=lane if not ctx.is_cpu else "compute", call=call,
+            slice.name, slice.begin_ns, slice.end_ns, thread, pushed_ns=pushed_ns, call=call,
+            worker=self.events.thread_name(slice.thread),
         )  # fmt: skip
 
     def _read_waits(self) -> None:
@@ -171,7 +143,7 @@ class _Jax:
 def _waits(slice: Slice) -> str | None:
     """The kind of the wait, if this is a function that waits."""
     if found := _PYTHON.fullmatch(slice.name):
-        return WAITING.get((found[1], found[3]))
+        return _WAITING.get(found[3]) if found[1] in _WAITING_FILES else None
     return "__array__" if slice.name.startswith("np.asarray(jax.Array)") else None
 
 

@@ -1,6 +1,6 @@
 // A panel of controls (widgets/panel.py): what can be turned, Run, Cancel, Clear, and the runs; of
 // the memory dial a curve besides. The kernel tells everything (header.whole), or how the run
-// stands (header.state); with header.curve the last buffer is the curve. From here go
+// stands (header.state); header.curve is the curve. From here go
 // { kind: "run", values }, { kind: "cancel" }, { kind: "clear" } and, if header.turns,
 // { kind: "turn", values }. The values of choices are indices.
 
@@ -9,10 +9,7 @@ function start() {
 }
 
 function take(panel, header, buffers) {
-  if (header.curve) {
-    const all = numbers(buffers.pop()); // (seconds, pending, in arrays, limit) as rows
-    panel.curve = Array.from({ length: all.length / 4 }, (_, at) => all.subarray(4 * at, 4 * at + 4));
-  }
+  if (header.curve) panel.curve = header.curve; // (seconds, pending, in arrays, limit) as rows
   if (header.whole) {
     for (const { name, value } of header.controls) {
       if (header.turns || !(name in panel.values)) panel.values[name] = value;
@@ -38,7 +35,6 @@ function build(panel, model, el) {
   const bar = element("progress", { max: 1, value: 0, "aria-label": "progress of the run" });
   const text = element("span", { class: "d2l-quiet", role: "status" });
   const problem = element("pre", { class: "d2l-panel-problem", role: "alert" });
-  const printed = element("pre");
   const images = element("div");
   const table = element("div", { class: "d2l-panel-table" });
   const live = element("div");
@@ -46,7 +42,7 @@ function build(panel, model, el) {
   let made = "";
   let setters = [];
   el.append(title, controls, element("div", { class: "d2l-bar" }, run, cancel, clear, bar, text), live,
-    problem, printed, images, table);
+    problem, images, table);
 
   function update(header) {
     const { told, values } = panel;
@@ -84,8 +80,6 @@ function build(panel, model, el) {
       controls.replaceChildren(...all.map(({ label }) => label));
       setters = all.map(({ set }) => set);
     } else told.controls.forEach(({ name }, at) => setters[at](values[name]));
-    printed.textContent = told.printed;
-    printed.hidden = !told.printed;
     const alt = `runs of ${told.name}`;
     images.replaceChildren(...panel.images.map((src) => element("img", { src, alt })));
     table.replaceChildren(...(told.rows.length ? [tableOf(told)] : []));

@@ -44,11 +44,6 @@ function listen(model, take) {
   ask();
 }
 
-// Float64 numbers out of a message's buffer.
-function numbers(view) {
-  return new Float64Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength));
-}
-
 // The colours of the theme that is on now: colour("compute"), colour("compute-edge"), "text", ...
 // (every --d2l-NAME of style.css).
 function palette(el) {

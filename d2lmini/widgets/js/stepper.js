@@ -25,8 +25,6 @@ function build(stepper, model, el) {
   // -- the page -----------------------------------------------------------------------------------
   const forward = button("forward ▶", "The next move (right arrow)", () => send("step"));
   const run = button("run", "Move until it is over, one move after the other (End)", () => play(!playing));
-  const runTo = button("run to selected", "Move until the selected operation begins",
-    () => send("run_to", { number: selected }));
   const reset = button("reset", "To the beginning (Home)", () => again());
   const guessing = button("guess", "Before each move: which operation can begin next?",
     () => send("guessing", { on: !stepper.state.guessing }));
@@ -40,7 +38,7 @@ function build(stepper, model, el) {
   const about = element("div", { class: "d2l-quiet" });
   const box = element("div", { class: "d2l-stepper d2l-framed", tabindex: "0", onkeydown: key,
     "data-lm-suppress-shortcuts": "true" },
-  element("div", { class: "d2l-bar" }, forward, run, runTo, reset, guessing, clock, hint),
+  element("div", { class: "d2l-bar" }, forward, run, reset, guessing, clock, hint),
   next,
   element("div", { class: "d2l-sides" },
     element("div", { class: "d2l-graph" }, svg),
@@ -197,7 +195,6 @@ function build(stepper, model, el) {
     guessing.setAttribute("aria-pressed", state.guessing);
     enable(reset, state.step > 0);
     for (const each of [forward, run]) enable(each, !state.over && !state.guessing);
-    enable(runTo, selected !== null && !state.guessing && !state.order.includes(selected));
     box.dataset.step = state.step;
   }
 

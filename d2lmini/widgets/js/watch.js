@@ -21,7 +21,6 @@ class Known {
   }
 
   forget() {
-    this.texts = [];
     this.rows = new Map(); // index, or thread -> lane
     this.operations = new Map(); // number -> bar
     this.times = []; // of the samples
@@ -30,20 +29,16 @@ class Known {
     this.state = { now: 0, count: 0, queued: 0, live: false, rows: [], running: [], waiting: [] };
   }
 
-  take(header, buffers) {
+  take(header) {
     if (header.whole) this.forget();
-    this.texts.length = header.known;
-    this.texts.push(...header.texts);
     this.state = header;
     for (const [index, name] of header.rows) {
       const kind = / (in|out)$/.test(name) ? "copy" : "compute";
       Object.assign(this.lane(index), { name, kind });
     }
-    const told = Array.from(numbers(buffers[0])); // slices of an array are taken apart fast
-    const takes = [this.takeOperation, this.takeWait, this.takeSample];
-    for (let i = 0; i < told.length; i += 2 + told[i + 1]) {
-      takes[told[i]].call(this, told.slice(i + 2, i + 2 + told[i + 1]));
-    }
+    for (const told of header.operations) this.takeOperation(told);
+    for (const told of header.waits) this.takeWait(told);
+    for (const told of header.samples) this.takeSample(told);
     this.drop(header.kept);
   }
 
@@ -58,23 +53,16 @@ class Known {
     return Object.assign(this.lane(`front ${thread}`), { name, kind: "wait" });
   }
 
-  text(number) {
-    return this.texts[number] ?? "";
-  }
-
-  takeOperation([number, name, row, pushed, ready, begin, end, where, failure, needs, ...after]) {
+  takeOperation([number, name, row, pushed, ready, begin, end, where, failure, needs, room]) {
     const lane = row < 0 ? null : this.lane(row);
-    const bar = {
-      lane, number, name: this.text(name), pushed, ready, begin, end, where: this.text(where),
-      failure: this.text(failure), needs: after.slice(0, needs), room: after.slice(needs),
-    };
+    const bar = { lane, number, name, pushed, ready, begin, end, where, failure, needs, room };
     this.operations.set(number, bar);
     if (lane) insert(lane.bars, bar);
   }
 
   takeWait([thread, kind, begin, end, where, operation]) {
-    const lane = this.front(this.text(thread));
-    const bar = { lane, name: this.text(kind), begin, end, where: this.text(where), operation };
+    const lane = this.front(thread);
+    const bar = { lane, name: kind, begin, end, where, operation };
     insert(lane.bars, bar);
   }
 
@@ -111,11 +99,10 @@ class Known {
     const { now, running, waiting, rows } = this.state;
     const going = [
       ...waiting.map(([thread, kind, begin, , where]) => ({
-        lane: this.front(this.text(thread)), name: this.text(kind), begin, where: this.text(where),
+        lane: this.front(thread), name: kind, begin, where,
       })),
       ...running.map(([number, name, row, begin, where]) => ({
-        lane: this.lane(row), number, name: this.text(name), begin, where: this.text(where),
-        needs: [], room: [],
+        lane: this.lane(row), number, name, begin, where, needs: [], room: [],
       })),
     ].map((bar) => ({ ...bar, end: now, open: true }));
     const fronts = [...this.rows.values()].filter((lane) => lane.kind === "wait");
@@ -466,9 +453,9 @@ function start() {
   return { known, part: new Window(known) };
 }
 
-function take({ known, part }, header, buffers) {
+function take({ known, part }, header) {
   const was = known.state.live;
-  known.take(header, buffers);
+  known.take(header);
   // When it is over all of it is shown, unless somebody is looking at a part.
   if (!header.live && (was ? part.mode === "follow" : part.mode !== "free")) part.mode = "all";
 }
@@ -597,7 +584,7 @@ function build({ known, part }, model, el, all) {
     pause.setAttribute("aria-pressed", part.paused);
     follow.setAttribute("aria-pressed", part.mode === "follow");
     whole.setAttribute("aria-pressed", part.mode === "all");
-    const going = state.waiting.map((each) => ` · waiting at ${placeOf(known.text(each[4]))}`);
+    const going = state.waiting.map((each) => ` · waiting at ${placeOf(each[4])}`);
     status.textContent =
       `${state.live ? "live" : "over"} · ${state.count} operations, ${state.queued} queued` +
       going.join("");

@@ -15,7 +15,6 @@ from test_cuda_order import needs_kernels, run_program, train
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd, profiler
 from d2lmini.cuda import issue
 from d2lmini.cuda.issue import lanes
-from d2lmini.cuda.recorder import NotRecorded, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.engine.core import lock
 from d2lmini.ndarray.compute import OpTask
@@ -201,24 +200,6 @@ def test_what_another_stream_reads_is_ordered():
 
 
 @needs_kernels
-def test_a_caller_in_a_bulk_and_one_with_naive_engine_agree():
-    def run() -> list:
-        x = nd.array(np.arange(6).reshape(2, 3), ctx=gpu(0))
-        for _ in range(12):
-            y = nd.softmax(x * 2) + nd.sigmoid(x)
-        return y.asnumpy().tolist()
-
-    found = []
-    with two_gpus(0):
-        found.append(run())
-        with engine.bulk(20):
-            found.append(run())
-    with engine.use("naive"), two_gpus(0):
-        found.append(run())
-    assert found[0] == found[1] == found[2]
-
-
-@needs_kernels
 def test_what_is_not_recorded_runs_on_its_caller_without_the_lock(monkeypatch):
     with two_gpus(0):
         x = nd.array(np.arange(6).reshape(2, 3), ctx=gpu(0))
@@ -259,28 +240,3 @@ def test_a_step_takes_the_learning_rate_of_now(name: str):
         on_gpu = weights(gpu(0))
         assert "_fused_update" in [known.name for known in lanes[gpu(0)].launches.values()]
     np.testing.assert_allclose(on_gpu, weights(cpu()), rtol=1e-5)
-
-
-def test_arrays_in_one_arena_are_apart():
-    recorder = Recorder()
-    arena = recorder.empty((64,), np.uint8)
-    x, y = (arena[begin : begin + 16].view(np.float32) for begin in (0, 32))
-    assert not recorder.may_share_memory(x, y)
-    assert recorder.may_share_memory(x, arena[8:24])
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda x: x[0, 0] + 1,
-        lambda x: x * float(x[0, 0:1]),
-        lambda x: x if x[0:1, 0:1] else -x,
-        lambda x: [row + 1 for row in x],
-        lambda x: x.argmax(),
-        lambda x: x.dot(x),
-        lambda x: x.tolist(),
-    ],
-)
-def test_a_value_is_not_read_while_launches_are_recorded(read):
-    with pytest.raises(NotRecorded):
-        read(Recorder().empty((2, 2), np.float32))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -23,7 +22,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.cuda import emit_cuda
 from d2lmini.cuda.kernels import (
     depthwise,
     pooling,
@@ -43,7 +41,6 @@ from d2lmini.cuda.ops import rnn
 from d2lmini.cuda.recorder import Recorder
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
-from d2lmini.graph.codegen import Writer
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv_algorithms, rnn_compute
@@ -282,43 +279,6 @@ def _on_gpu(array: np.ndarray, turned: bool, begin: int) -> Any:
     return memory[begin:].reshape(array.shape)
 
 
-@needs_cpp
-def test_an_output_may_lie_over_an_input():
-    x = np.arange(11, dtype="float32")
-    operand = Operand("float32", (11,))
-    kernel = elementwise("over", [operand, operand], (11,), lambda x, y: [x * 2 + y])
-    there = cupy.asarray(x)
-    launched(kernel, there, there, there, 11)
-    same(there.get(), 3 * x)
-
-
-def test_kernels_are_few_and_indices_as_short_as_they_may_be():
-    def relu(x: Proxy) -> list[Proxy]:
-        return [names.maximum(x, 0)]
-
-    made = elementwise("relu", [Operand("float32", (8, 4))], (8, 4), relu)
-    assert made is elementwise("relu", [Operand("float32", (800, 70))], (800, 70), relu)
-    assert "const int n" in made.source
-    huge = elementwise("relu", [Operand("float32", (1 << 16, 1 << 16))], (1 << 16, 1 << 16), relu)
-    assert "const long long n" in huge.source and "(long long i" in huge.source
-
-
-def test_kernels_that_are_not_asked_for_are_forgotten(monkeypatch):
-    monkeypatch.setattr(elementwise_module, "MOST_KERNELS", 3)
-    monkeypatch.setattr(elementwise_module, "_kernels", {})
-    x = Operand("float32", (8,))
-    for number in range(10):
-        elementwise("add", [x], (8,), lambda x: [x + number])  # noqa: B023
-        assert 0 < len(elementwise_module._kernels) <= 3
-    typed, found = windows._IM2COL.typed, {}
-    for size in range(5, typed.of.cache_info().maxsize + 10):
-        constants = windows.constants_of(geometry((size, 5), (3, 3), (1, 1), (1, 1), (0, 0)))
-        found[size] = typed("float32", 100, C=2, SIDE_BY_SIDE=0, **constants)
-    assert typed.of.cache_info().currsize == typed.of.cache_info().maxsize
-    assert typed("float32", 100, C=2, SIDE_BY_SIDE=0, **constants) is found[size]
-    assert f"H = {size}" in found[size].source and f"H = {size}" not in found[5].source
-
-
 # -- programs --------------------------------------------------------------------------------------
 
 
@@ -369,18 +329,6 @@ def test_random_programs_on_a_gpu_equal_the_interpreter():
         for a, b in zip(want, got, strict=True):
             if cuda_cpp.rehearsed is None:
                 assert_close(a, b)
-
-
-def test_a_group_is_one_kernel_whose_text_the_program_shows():
-    x, b = sym.var("x"), sym.var("b")
-    y = sym.broadcast_mul(sym.tanh(sym.broadcast_add(x, b)), x, name="y")
-    specs = {x._entry[0]: Spec((4, 6), "float32"), b._entry[0]: Spec((6,), "float32")}
-    variables, outputs = infer_types(y._entries, specs, False)
-    program = on_gpu(Graph(list(variables.values()), outputs, False))
-    assert program.source.count("__global__") == 1
-    assert "tanhf(" in program.source and "x1[i % 6]" in program.source
-    assert program.cost.groups == 1
-    assert program.cost.arena_nbytes == 0
 
 
 def run_on_gpu(program: Program, arrays: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:
@@ -706,55 +654,6 @@ def test_philox_gives_the_published_numbers(monkeypatch):
     assert hex(low) == "0x6627e8d5e169c58d"
 
 
-def philox_words(key: Sequence[int], streams: int, counters: int) -> np.ndarray:
-    """The words (streams, 4 * counters) of the streams of a key, in NumPy."""
-    stream, counter = np.mgrid[:streams, :counters].astype(np.uint64)
-    a, b, c, d = stream, np.zeros_like(stream), counter, np.zeros_like(stream)
-    k0, k1 = map(np.uint64, random_numbers.words_of(key))
-    low, bits = np.uint64(0xFFFFFFFF), np.uint64(32)
-    for _ in range(10):
-        p, q = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
-        a, b, c, d = q >> bits ^ b ^ k0, q & low, p >> bits ^ d ^ k1, p & low
-        k0, k1 = k0 + np.uint64(0x9E3779B9) & low, k1 + np.uint64(0xBB67AE85) & low
-    return np.stack([a, b, c, d], axis=-1).reshape(streams, -1)
-
-
-def standard_numbers(name: str, key: Sequence[int], n: int, dtype: str) -> np.ndarray:
-    """The first n numbers: four of each stream, of one word each, in float64 of two."""
-    streams = -(-n // 4)
-    if dtype == "float64":
-        pairs = philox_words(key, streams, 2).reshape(streams, 4, 2)
-        uniform = ((pairs[..., 0] << np.uint64(32) | pairs[..., 1]) >> np.uint64(11)) * 2.0**-53
-        radii, turns = 1 - uniform[:, ::2], uniform[:, 1::2]
-    else:
-        words = philox_words(key, streams, 1)
-        uniform = (words >> np.uint64(8)) * 2.0**-24
-        radii, turns = (words[:, ::2] + 1.0) * 2.0**-32, words[:, 1::2] * 2.0**-32
-    if name == "normal":
-        # Two numbers of a pair are the two sides of one angle.
-        numbers = np.sqrt(-2 * np.log(radii)) * np.exp(2j * np.pi * turns)
-        return np.stack([numbers.real, numbers.imag], axis=-1).reshape(-1)[:n]
-    return (-np.log(1 - uniform) if name == "exponential" else uniform).reshape(-1)[:n]
-
-
-@needs_cpp
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_numbers_are_those_of_the_counters(dtype):
-    """All words are used, each once; whatever the size and the place, with numbers and arrays."""
-    tolerance = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-13}[dtype]
-    for n, begin in ((1, 0), (2, 0), (7, 0), (8, 1), (21, 3), (40, 0)):
-        for name, parameters in (
-            ("uniform", {"low": -1.0, "high": 3.0}), ("normal", {"loc": 0.5, "scale": 2.0}),
-            ("exponential", {"lam": 2.0}),
-        ):  # fmt: skip
-            x = standard_numbers(name, (7, n), n, dtype)
-            want = {"uniform": 4 * x - 1, "normal": 0.5 + 2 * x, "exponential": x / 2}[name]
-            arrays = {word: cupy.full(n, value) for word, value in parameters.items()}
-            for values in (parameters, arrays):
-                out = cupy.empty(n + begin, dtype)[begin:]
-                same(random_numbers.fill(cupy, name, (7, n), out, values).get(), want, tolerance)
-
-
 @needs_cpp
 def test_parameters_in_arrays_that_are_out_of_range_give_nan():
     numbers = np.array([-1.0, 1.0, np.nan])
@@ -894,61 +793,11 @@ def test_kernels_compile_for_gpus(arch):
 
 
 @needs_nvrtc
-def test_a_kernel_compiles_as_it_is():
-    """Not in a namespace but as CuPy hands it over; and the compiler does refuse."""
-    kernel = next(each.kernel for each in every_op() if each.name.startswith("erf float16"))
-    nvrtc.compiled(kernel.source, "sm_90")
-    with pytest.raises(AssertionError, match="t1"):
-        nvrtc.compiled(kernel.source.replace("float t1 =", "float t_1 ="), "sm_90")
-
-
-@needs_nvrtc
 def test_every_operation_is_rounded():
     """x * y + z is two instructions, so that a formula has the bits that it has on the CPU."""
     kernel = elementwise("axpy", [Operand("float32", (8,))] * 3, (8,), lambda x, y, z: [x * y + z])
     assert b"fma.rn" not in nvrtc.compiled(kernel.source, "compute_90")
     assert b"fma.rn" in nvrtc.compiled(kernel.source, "compute_90", ("-std=c++17",))
-
-
-#: Ops whose names are those of functions that CUDA has: of all kinds, or in float16 alone.
-CUDAS_NAMES = {
-    "float32": ["erf", "erfinv", "rsqrt", "rcbrt", "round", "rint", "exp"],
-    "float16": ["exp", "log", "sqrt", "tanh", "sin", "abs", "floor"],
-}
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("dtype", CUDAS_NAMES)
-def test_a_group_of_one_op_compiles_under_its_title(dtype):
-    """As CuPy hands it over, where a namespace hides no other function of the name."""
-    compiled = []
-    for name in CUDAS_NAMES[dtype]:
-        x = sym.var("x")
-        y = getattr(sym, name)(x)
-        variables, outputs = infer_types(y._entries, {x._entry[0]: Spec((8, 4), dtype)}, False)
-        text = Writer("net", list(variables.values()), outputs, on_gpu=True).text
-        found = re.search(r'kernel\("(\w+)", \'\'\'(.*?)\'\'\'', text, re.DOTALL)
-        if found is None:  # CuPy's own kernel does it
-            continue
-        nvrtc.compiled(emit_cuda.kernel(found[1], found[2]).source, "sm_90")
-        compiled.append(name)
-    assert len(compiled) > 3, compiled
-
-
-@needs_nvrtc
-@pytest.mark.stress
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("part", range(8))
-def test_everything_compiles_for_gpus(arch, part):
-    """Every op on every dtype, every group of the random programs, every fixed kernel."""
-    made = fixed_kernels("efd") + reducing_kernels("efd") + recurrent_kernels("f")
-    texts = [(k.source, k.name) for k in made]
-    texts += [(k.source, k.name) for k in drawing_kernels("efd")]
-    texts += [(each.kernel.source, each.kernel.name) for each in every_op()]
-    texts += [key for _, program in random_programs(60) for key in kernels_of(program)]
-    texts = list(dict.fromkeys(texts))
-    assert len(texts) > 600
-    nvrtc.compiled(together(texts[part::8]), arch)
 
 
 # -- the launcher ----------------------------------------------------------------------------------

@@ -94,49 +94,6 @@ class Picked(gluon.HybridBlock):
         return F.broadcast_sub(F.exp(x).max(axis=axis, keepdims=True), picked)
 
 
-class PickedAlone(Picked):
-    def hybrid_forward(self, F, x, index):
-        return F.pick(x, index, **self.how) * 2
-
-
-#: Numbers that are not in order, are cut off towards zero, or are outside.
-PLACES = [0.9, 3, -1, 2.5, 6e4, -0.5, 7, float("nan"), 1, -3e4, 2, 4]
-
-
-@pytest.mark.parametrize("block", [Picked, PickedAlone])
-@pytest.mark.parametrize(
-    ("shape", "how"),
-    [
-        ((12, 5), {}),
-        ((3, 5, 4), {"axis": 1}),
-        ((5, 3, 4), {"axis": 0, "keepdims": True}),
-        ((3, 4, 1), {}),
-        ((3, 4, 1500), {}),
-        ((12, 5), {"mode": "wrap"}),
-    ],
-)
-def test_picked_elements_are_those_of_a_cpu(on_gpu, block, shape, how):
-    x = np.random.default_rng(0).normal(size=shape)
-    kept = np.delete(shape, how.get("axis", -1))
-    for dtype in ("float32", "float64", "float16", "int8", "int64", "uint8"):
-        places = np.array(PLACES).reshape(kept)
-        if dtype[0] != "f" or how.get("mode"):
-            places = np.nan_to_num(places).clip(-9, 9)
-        index = places.clip(0 if dtype == "uint8" else None).astype(dtype)
-        found = []
-        for ctx in (cpu(), on_gpu):
-            net = block(**how)
-            net.hybridize()
-            a, i = nd.array(x, ctx=ctx), nd.array(index, ctx=ctx, dtype=dtype)
-            a.attach_grad()
-            with autograd.record():
-                y = net(a, i)
-            y.backward(nd.ones_like(y) * 3)
-            found.append([y.asnumpy(), a.grad.asnumpy()])
-        for want, got in zip(*found, strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-
-
 def test_what_is_picked_from_a_row_is_in_the_kernel_that_reduces_it(on_gpu):
     net = Picked()
     net.hybridize()

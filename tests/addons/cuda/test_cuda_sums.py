@@ -21,7 +21,6 @@ from d2lmini import (
     instrument,
     kvstore,
     nd,
-    profile,
 )  # fmt: skip
 from d2lmini import random as mx_random
 from d2lmini.cuda import nccl, streams
@@ -180,21 +179,6 @@ def test_small_arrays_are_summed_by_one_call():
             assert machine.issued["allReduce"] == 2 * len(shapes) and not machine.errors
 
 
-def test_a_trace_knows_what_a_sum_and_a_copy_of_it_move():
-    """On two devices each passes on half, summed up on the way, then the half that is complete."""
-    with two_gpus(1):
-        store = kvstore.create("device")
-        store.init([0, 1], [nd.zeros(N), nd.zeros(10 * N)])
-        ours = [[nd.ones(size, ctx=gpu(i)) for i in range(2)] for size in (N, 10 * N)]
-        with profile() as trace:
-            store.pushpull([0, 1], ours)
-    sums = [operation for operation in trace.operations if operation.name == "AllReduce"]
-    assert [(chunk.flops, chunk.nbytes) for chunk in sums] == [(11 * N, 2 * 11 * 4 * N)]
-    kept = [operation for operation in trace.operations if operation.name == "Keep"]
-    assert sum(chunk.nbytes for chunk in kept) == 2 * 11 * 4 * N  # read and written
-    assert not any(each.flops for each in kept)
-
-
 def test_sums_that_share_memory_come_one_after_the_other():
     for seed in range(5):
         with two_gpus(seed), instrument.listening(Sums()) as sums:
@@ -255,8 +239,3 @@ def test_a_trainer_sums_by_nccl_and_two_runs_agree_to_the_bit():
         assert "allReduce" not in issued
         for a, b in zip(first, by_copies, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
-def test_nccl_is_asked_for_by_name_only_where_it_is():
-    with two_gpus(0, nccl=False), pytest.raises(MXNetError, match="needs NVIDIA's library"):
-        kvstore.create("nccl")

@@ -17,7 +17,7 @@ from gluon_rows.repeatable import ROWS
 from gluon_rows.runner import Row, examine_here
 from gpu_kinds import fake_gpus
 
-from d2lmini import autograd, cpu, gluon, gpu, init, nd, optimizer, random
+from d2lmini import cpu, gpu, nd, random
 from d2lmini.gluon.data.vision import transforms as T
 from d2lmini.ops import random_state
 
@@ -46,72 +46,7 @@ def test_a_gpu_says_what_the_cpu_says(row: Row):
         )  # fmt: skip
 
 
-# -- optimizers ------------------------------------------------------------------------------------
-
-OPTIMIZERS = sorted(optimizer.Optimizer.opt_registry)
-
-
-def trained(name: str, ctx, dtype: str = "float32", **options) -> list[np.ndarray]:
-    """The parameters of a layer after four steps."""
-    net = gluon.nn.Dense(3, in_units=4)
-    net.initialize(init.Constant(0.3), ctx=ctx)
-    net.cast(dtype)
-    x = nd.array(np.linspace(-1, 1, 20).reshape(5, 4), ctx=ctx, dtype=dtype)
-    trainer = gluon.Trainer(net.collect_params(), name, dict(learning_rate=0.1, **options))
-    for _ in range(4):
-        with autograd.record():
-            loss = (net(x) ** 2).sum()
-        loss.backward()
-        trainer.step(5)
-    return [p.data().asnumpy() for p in net.collect_params().values()]
-
-
-@pytest.mark.parametrize("options", [{}, {"clip_gradient": 0.1, "wd": 0.01}], ids=str)
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers(name: str, options: dict):
-    want = trained(name, cpu(), **options)
-    with a_gpu(name):
-        got = trained(name, gpu(0), **options)
-    for g, w in zip(got, want, strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["sgd", "nag", "lamb"])
-def test_optimizers_in_mixed_precision(name: str):
-    options = {"multi_precision": True} | ({"momentum": 0.9} if name in ("sgd", "nag") else {})
-    want = trained(name, cpu(), "float16", **options)
-    with a_gpu(name):
-        got = trained(name, gpu(0), "float16", **options)
-    for g, w in zip(got, want, strict=True):
-        assert g.dtype == "float16"
-        np.testing.assert_allclose(g, w, rtol=5e-3, atol=1e-3)
-
-
 # -- what users write ------------------------------------------------------------------------------
-
-
-class Cube(autograd.Function):
-    """x^3, by hand."""
-
-    def forward(self, x):
-        self.save_for_backward(x)
-        return x * x * x
-
-    def backward(self, g):
-        (x,) = self.saved_tensors
-        return g * x * x * 3
-
-
-def test_functions_of_ones_own():
-    with a_gpu("functions"):
-        x = nd.array([1, -2, 3], ctx=gpu(0))
-        x.attach_grad()
-        with autograd.record():
-            y = Cube()(x * 2)
-        y.backward()
-        assert y.context == x.grad.context == gpu(0)
-        assert y.asnumpy().tolist() == [8, -64, 216]
-        assert x.grad.asnumpy().tolist() == [24, 96, 216]
 
 
 @pytest.mark.parametrize("name", ["uniform", "normal", "gamma", "poisson", "exponential"])
@@ -127,26 +62,14 @@ def test_a_seed_gives_the_same_numbers_again(name: str):
         assert samples[0][0] != samples[0][1]
 
 
-def test_parameters_are_drawn_on_their_device():
-    with a_gpu("parameters"):
-        net = gluon.nn.Dense(50, in_units=40)
-        net.initialize(init.Xavier(), ctx=gpu(0))
-        weight = net.weight.data()
-        assert weight.context == gpu(0)
-        bound = (6 / 90) ** 0.5
-        values = weight.asnumpy()
-        assert abs(values).max() <= bound * 1.0001 and values.std() > bound / 2
-
-
 # -- pictures --------------------------------------------------------------------------------------
 
 TRANSFORMS = [
-    T.ToTensor(), T.Cast("float16"), T.Resize((7, 5)), T.Resize(20, interpolation=2),
-    T.Resize((4, 6), interpolation=0), T.Resize((5, 4), interpolation=3), T.CenterCrop((5, 4)),
-    T.CropResize(1, 2, 6, 5, (4, 4), 1), T.RandomResizedCrop((6, 6)),
+    T.ToTensor(), T.Resize((7, 5)), T.Resize((4, 6), interpolation=0), T.CenterCrop((5, 4)),
+    T.RandomResizedCrop((6, 6)),
     T.RandomFlipLeftRight(), T.RandomFlipTopBottom(), T.RandomBrightness(0.4),
     T.RandomContrast(0.4), T.RandomSaturation(0.4), T.RandomHue(0.4),
-    T.RandomColorJitter(0.4, 0.4, 0.4, 0.4), T.RandomLighting(0.4),
+    T.RandomColorJitter(0.4, 0.4, 0.4, 0.4),
     T.Compose([T.ToTensor(), T.Normalize((0.1, 0.2, 0.3), 0.5)]),
 ]  # fmt: skip
 

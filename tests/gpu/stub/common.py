@@ -30,8 +30,6 @@ FAULTS = (
     "memcpyPeerAsync-NULLSTREAM",
     "memsetAsync-NULLSTREAM",
     "eventRecord-NULLSTREAM",
-    "memcpyAsync-PAGEABLE-h2d",
-    "memcpyAsync-PAGEABLE-d2h",
     "launch-BADGRID",
     "eventRecord-WRONGDEVICE",
     "refused-while-capturing",

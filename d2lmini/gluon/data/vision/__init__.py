@@ -1,9 +1,8 @@
 """Images: datasets and transforms.
 
-datasets    MNIST, FashionMNIST, CIFAR10, CIFAR100, ImageFolderDataset
+datasets    MNIST, FashionMNIST, CIFAR10, ImageFolderDataset
 transforms  Compose, Resize, ToTensor, Normalize, crops, flips, colours: as Blocks
 image_ops   the computations of transforms, as operations of the engine
-resize      resizing of images
 idx         the file formats
 """
 
@@ -14,11 +13,11 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data.vision import datasets, transforms
 from d2lmini.gluon.data.vision.datasets import (
-    CIFAR10, CIFAR100, MNIST, FashionMNIST, ImageFolderDataset,
+    CIFAR10, MNIST, FashionMNIST, ImageFolderDataset,
 )  # fmt: skip
 
 __all__ = [
-    "CIFAR10", "CIFAR100", "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
+    "CIFAR10", "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Image datasets: MNIST, FashionMNIST, CIFAR10, CIFAR100, and folders of image files.
+"""Image datasets: MNIST, FashionMNIST, CIFAR10, and folders of image files.
 
     train = FashionMNIST(root="data", train=True)
     X, y = train[0]                  # (28, 28, 1) uint8 NDArray, a NumPy int32
@@ -12,12 +12,10 @@ $MXNET_GLUON_REPO names a mirror, as in MXNet.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import shutil
 import tarfile
-import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -25,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.base import FileError, MXNetError, environment
+from d2lmini.base import FileError, MXNetError, callsite, environment
 from d2lmini.base.util import is_np_array
 from d2lmini.context import cpu
 from d2lmini.device import files
@@ -41,7 +39,7 @@ from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
-__all__ = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset"]
+__all__ = ["CIFAR10", "MNIST", "FashionMNIST", "ImageFolderDataset"]
 
 #: File name -> SHA-1 of the published file.
 Files = dict[str, str]
@@ -66,6 +64,8 @@ class _DownloadedDataset(Dataset):
     """
 
     name: ClassVar[str] = ""
+    _train_files: ClassVar[Files]
+    _test_files: ClassVar[Files]
 
     def __init__(
         self,
@@ -73,11 +73,9 @@ class _DownloadedDataset(Dataset):
         train: bool = True,
         transform: Callable[[Any, Any], Any] | None = None,
     ):
-        if root is None:
-            home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
-            root = os.path.join(home, "datasets", self.name)
-        self._root = os.path.expanduser(root)
-        self._train = train
+        home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
+        self._root = os.path.expanduser(root or os.path.join(home, "datasets", self.name))
+        self._files = self._train_files if train else self._test_files
         self._transform = transform
         images, labels = self._get_data()
         self._data: NDArray = as_default(from_array(images, cpu(), adopt=True))
@@ -106,20 +104,16 @@ class _DownloadedDataset(Dataset):
 
     def _find(self, name: str) -> str | None:
         """The path of a file that exists, packed or unpacked; otherwise None."""
-        for file in (name, name.removesuffix(".gz")):
-            path = os.path.join(self._root, file)
-            if os.path.isfile(path):
-                return path
-        return None
+        paths = [os.path.join(self._root, file) for file in (name, name.removesuffix(".gz"))]
+        return next(filter(os.path.isfile, paths), None)
 
-    def _obtain(self, name: str, sha1: str, all_names: list[str]) -> str:
+    def _obtain(self, name: str, sha1: str) -> str:
         """The path of a file: existing (checked, with a warning) or downloaded."""
         path = self._find(name)
         if path is not None:
             if path.endswith(name) and not check_sha1(path, sha1):
-                warnings.warn(
-                    f"{path} is not the published file (its SHA-1 is another); it is used as it is",
-                    stacklevel=4,
+                callsite.warn(
+                    f"{path} is not the published file (its SHA-1 is another); it is used as it is"
                 )
             return path
         repository = environment.read("MXNET_GLUON_REPO") or _REPOSITORY
@@ -128,9 +122,9 @@ class _DownloadedDataset(Dataset):
         try:
             return download(url, self._root, sha1_hash=sha1, retries=1)
         except (OSError, ValueError) as problem:
-            missing = [name for name in all_names if self._find(name) is None]
+            missing = [name, *(file for file in self._files if not self._find(file))]
             raise ConnectionError(
-                f"{type(self).__name__}: {', '.join(missing)} not found in "
+                f"{type(self).__name__}: {', '.join(dict.fromkeys(missing))} not found in "
                 f"{os.path.abspath(self._root)}, and the download failed: {problem}\n"
                 "Put the files there by hand, or name a folder that has them: root=... "
                 "Without any network, d2l.load_data_digits() has real digits to train on."
@@ -156,10 +150,7 @@ class MNIST(_DownloadedDataset):
     }
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        files = self._train_files if self._train else self._test_files
-        paths = []
-        for name, sha1 in files.items():
-            paths.append(self._obtain(name, sha1, [*files]))
+        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
         images, labels = read_labelled_images(*paths)
         return images[..., None], labels.astype(np.int32)
 
@@ -197,39 +188,13 @@ class CIFAR10(_DownloadedDataset):
         "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
     }
     _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
-    _labels: ClassVar[tuple[int, int]] = (1, 0)  # label bytes per row, index of the label used
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        files = self._train_files if self._train else self._test_files
-        if any(self._find(name) is None for name in files):
-            names = [self._archive[0], *files]
-            extract(self._obtain(*self._archive, names), self._root, [*files])
-        parts = []
-        for name, sha1 in files.items():
-            parts.append(read_cifar(self._obtain(name, sha1, [*files]), *self._labels))
+        if any(self._find(name) is None for name in self._files):
+            extract(self._obtain(*self._archive), self._root, [*self._files])
+        parts = [read_cifar(self._obtain(name, sha1)) for name, sha1 in self._files.items()]
         images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
         return images, labels
-
-
-class CIFAR100(CIFAR10):
-    """Photographs of 100 classes in 20 groups; fine_label: labels are classes instead of groups."""
-
-    name = "cifar100"
-    _archive: ClassVar[tuple[str, str]] = (
-        "cifar-100-binary.tar.gz", "a0bb982c76b83111308126cc779a992fa506b90b",
-    )  # fmt: skip
-    _train_files: ClassVar[Files] = {"train.bin": "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"}
-    _test_files: ClassVar[Files] = {"test.bin": "8fb6623e830365ff53cf14adec797474f5478006"}
-
-    def __init__(
-        self,
-        root: str | None = None,
-        fine_label: bool = False,
-        train: bool = True,
-        transform: Callable[[Any, Any], Any] | None = None,
-    ):
-        self._labels = (2, 1 if fine_label else 0)  # type: ignore[misc]
-        super().__init__(root, train, transform)
 
 
 def extract(archive: str, folder: str, names: list[str]) -> None:
@@ -239,59 +204,33 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
     is no archive, has more than MOST_MEMBERS members, or if a name is missing, not a plain file, or
     too large.
     """
+    missing = set(names)
     try:
         # A header of 512 bytes compresses to almost nothing. The limits are on unpacked bytes, and
-        # on members, which take memory.
+        # on members, which take memory. A stream reads no more than there is.
         most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
-        with _Unpacked(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            found = {}
+        with tarfile.open(archive, "r|*") as tar:
             for number, member in enumerate(tar):
                 if number >= MOST_MEMBERS:
                     raise MXNetError(f"{archive}: more than {MOST_MEMBERS} members: not a data set")
-                if member.isfile() and not member.issparse():
-                    found[os.path.basename(member.name)] = member
-            for name in names:
-                if name not in found:
-                    raise MXNetError(f"{archive}: there is no {name} in this archive")
-                if found[name].size > most:
-                    raise MXNetError(f"{archive}: {name} claims {found[name].size} bytes")
-                source = tar.extractfile(found[name])
+                name = os.path.basename(member.name)
+                if name not in missing or not member.isfile() or member.issparse():
+                    continue
+                if member.size > most:
+                    raise MXNetError(f"{archive}: {name} claims {member.size} bytes")
+                source = tar.extractfile(member)
                 assert source is not None
                 with (
                     files.replace_atomically(os.path.join(folder, name)) as [part],
                     open(part, "wb") as target,
                 ):
                     shutil.copyfileobj(source, target, 1 << 20)
+                missing.discard(name)
+        for name in sorted(missing):
+            raise MXNetError(f"{archive}: there is no {name} in this archive")
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         kind = FileError if isinstance(problem, OSError) else MXNetError
         raise kind(f"{archive}: the archive cannot be read: {problem}") from problem
-
-
-class _Unpacked(io.RawIOBase):
-    """The bytes of a file, unpacked if gzipped. A read returns only the bytes that exist and
-    allocates no more memory, whatever number a header claims."""
-
-    def __init__(self, path: str):
-        with open(path, "rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-        self._file: Any = gzip.open(path) if zipped else open(path, "rb")  # noqa: SIM115
-
-    def read(self, size: int = -1) -> bytes:
-        parts = []
-        while size > 0 and (part := self._file.read(min(size, 1 << 20))):
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def seek(self, place: int, whence: int = os.SEEK_SET) -> int:
-        return self._file.seek(place, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 class ImageFolderDataset(Dataset):
@@ -315,17 +254,15 @@ class ImageFolderDataset(Dataset):
         for kind in sorted(os.listdir(self._root)):
             folder = os.path.join(self._root, kind)
             if not os.path.isdir(folder):
-                warnings.warn(f"Ignoring {folder}, which is not a directory.", stacklevel=2)
+                callsite.warn(f"Ignoring {folder}, which is not a directory.")
                 continue
-            label = len(self.synsets)
-            self.synsets.append(kind)
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if name.lower().endswith(self._exts):
-                    self.items.append((path, label))
+                    self.items.append((path, len(self.synsets)))
                 else:
-                    known = ", ".join(self._exts)
-                    warnings.warn(f"Ignoring {path}; only {known} are read.", stacklevel=2)
+                    callsite.warn(f"Ignoring {path}; only {', '.join(self._exts)} are read.")
+            self.synsets.append(kind)
 
     def __getitem__(self, idx: int) -> Any:
         path, label = self.items[idx]

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import gzip
 import os
-import struct
 import zlib
 from math import prod
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -41,47 +40,41 @@ MOST_PER_BYTE = 1032
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     """The array in an IDX file, plain or gzipped. MXNetError if the file has another format, is cut
     short, has extra bytes, or claims sizes that do not fit the file."""
-    stored = os.path.getsize(path)
     with open(path, "rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
+        most = os.path.getsize(path) * (MOST_PER_BYTE if zipped else 1)
         file: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
         try:
-            return _read(file, path, stored * MOST_PER_BYTE if zipped else stored)
+            head = file.read(4)
+            if (
+                len(head) < 4
+                or head[:2] != b"\0\0"
+                or head[2] not in TYPES
+                or not 1 <= head[3] <= 4
+            ):
+                raise MXNetError(
+                    f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a "
+                    f"type of {', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
+                )
+            sizes = file.read(4 * head[3])
+            shape = np.frombuffer(sizes[: len(sizes) // 4 * 4], ">u4").tolist()
+            dtype = np.dtype(TYPES[head[2]])
+            nbytes = prod(shape) * dtype.itemsize
+            if nbytes > min(most, MOST_BYTES):
+                raise MXNetError(
+                    f"{path}: the header claims {shape} of {dtype.name}, {nbytes} bytes, more than "
+                    f"the file can hold ({min(most, MOST_BYTES)})"
+                )
+            data = bytearray()
+            # One megabyte at a time: bytes missing from the file are not allocated.
+            while block := file.read(min(1 << 20, nbytes + 1 - len(data))):
+                data += block
         except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
             raise MXNetError(f"{path}: the gzip file is damaged or cut short: {problem}") from None
-
-
-def _read(file: IO[bytes], path: Any, most: int) -> np.ndarray:
-    head = file.read(4)
-    if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES or not 1 <= head[3] <= 4:
-        raise MXNetError(
-            f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a type of "
-            f"{', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
-        )
-    ndim = head[3]
-    sizes = file.read(4 * ndim)
-    if len(sizes) < 4 * ndim:
-        raise MXNetError(f"{path}: the IDX file is cut short within its header")
-    shape = struct.unpack(f">{ndim}I", sizes)
-    dtype = np.dtype(TYPES[head[2]])
-    nbytes = prod(shape) * dtype.itemsize
-    if nbytes > min(most, MOST_BYTES):
-        raise MXNetError(
-            f"{path}: the header claims shape {shape} of {dtype.name}, {nbytes} bytes, more than "
-            f"the file can hold ({min(most, MOST_BYTES)})"
-        )
-    data = bytearray()
-    # One megabyte at a time: bytes missing from the file are not allocated.
-    while len(data) < nbytes and (block := file.read(min(1 << 20, nbytes - len(data)))):
-        data += block
-    if len(data) < nbytes:
-        raise MXNetError(
-            f"{path}: the IDX file is cut short: shape {shape} needs {nbytes} bytes, "
-            f"{len(data)} are there"
-        )
-    if file.read(1):
-        raise MXNetError(f"{path}: the IDX file goes on after the {nbytes} bytes of shape {shape}")
+    if len(data) != nbytes or len(shape) != head[3]:
+        what = "goes on after" if len(data) > nbytes else "is cut short of"
+        raise MXNetError(f"{path}: the IDX file {what} the {nbytes} bytes of {shape}")
     array = np.frombuffer(data, dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
@@ -101,15 +94,15 @@ def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray
     return images, labels
 
 
-def read_cifar(path: str, label_bytes: int, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: `label_bytes` labels, of which the
-    one at index `label` is used, then 1024 red, 1024 green, 1024 blue values."""
-    row = label_bytes + 3 * 32 * 32
+def read_cifar(path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: a label, then 1024 red, 1024 green,
+    1024 blue values."""
+    row = 1 + 3 * 32 * 32
     nbytes = os.path.getsize(path)
     if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
         raise MXNetError(
             f"{path}: not a CIFAR file: {nbytes} bytes are not a multiple of the row size {row}"
         )
     rows = np.fromfile(path, np.uint8).reshape(-1, row)
-    images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(images), rows[:, label].astype(np.int32)
+    images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), rows[:, 0].astype(np.int32)

@@ -9,7 +9,16 @@ same images on any thread.
 (1, 2, 3)
 
 These ops are not in `nd`: MXNet's `nd.image` is not implemented. Formulas and ranges are those of
-MXNet 1.9's transforms; as in MXNet, integers are clipped to 0 ... 255 and rounded towards zero.
+MXNet 1.9's transforms; as in MXNet, integers are clipped to 0 ... 255, and rounded towards zero
+except where they are resized.
+
+Resizing is bilinear (interpolation 1) or takes the nearest pixel (0). Pixels are squares with
+centres at half-integers, so output i samples the input at (i + 1/2) * n / m - 1/2; beyond the
+border the last pixel repeats.
+
+>>> ramp = np.arange(4, dtype=np.float32).reshape(1, 4, 1)
+>>> resize(np, ramp, 2, 1).ravel()
+array([0.5, 2.5], dtype=float32)
 """
 
 from __future__ import annotations
@@ -21,18 +30,10 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.gluon.data.vision.resize import INTERPOLATIONS, as_dtype, resize
 from d2lmini.ops.core import Op, Spec
 
 #: Weights of red, green and blue in brightness (ITU-R BT.601).
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
-
-# Principal components of the colours of ImageNet (Krizhevsky et al., 2012, section 4.1).
-EIGENVALUES = np.array([55.46, 4.794, 1.148], np.float32)
-EIGENVECTORS = np.array(
-    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]],
-    np.float32,
-)
 
 
 def image_op(infer: Callable[..., Spec], flops: float = 4.0) -> Callable[[Callable], Op]:
@@ -58,18 +59,15 @@ def check_image(data: Any) -> None:
     _sizes(Spec(data.shape, data.dtype))
 
 
-def _check_interpolation(interpolation: int) -> None:
-    if interpolation not in INTERPOLATIONS:
-        known = ", ".join(f"{i} {name}" for i, name in INTERPOLATIONS.items())
-        raise MXNetError(f"interpolation={interpolation!r} is not supported; choose from {known}")
-
-
-def _check_size(width: int, height: int) -> None:
-    if width < 1 or height < 1:
-        raise MXNetError(f"width and height must be at least 1, got {width} and {height}")
+def _resized_spec(data: Spec, width: int, height: int, interpolation: int) -> Spec:
+    if interpolation not in (0, 1):
+        raise MXNetError(f"interpolation is 0 (nearest) or 1 (bilinear), got {interpolation!r}")
+    return _with_sizes(data, height, width)
 
 
 def _with_sizes(data: Spec, height: int, width: int) -> Spec:
+    if width < 1 or height < 1:
+        raise MXNetError(f"width and height must be at least 1, got {width} and {height}")
     return Spec((*data.shape[:-3], height, width, data.shape[-1]), data.dtype)
 
 
@@ -120,20 +118,53 @@ def _(g, *, mean, std):
 
 def _infer_resize(data: Spec, *, width: int, height: int, interpolation: int) -> Spec:
     _sizes(data)
-    _check_size(width, height)
-    _check_interpolation(interpolation)
-    return _with_sizes(data, height, width)
+    return _resized_spec(data, width, height, interpolation)
+
+
+def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> Any:
+    """Resize (..., H, W, C) to (..., height, width, C) of the same dtype; integers are rounded.
+    Cost: about 4 operations for each element of the two passes."""
+    *_, H, W, _C = x.shape
+    if (height, width) == (H, W):
+        return x.copy()
+    if interpolation == 0:
+        for axis, n, m in ((-3, H, height), (-2, W, width)):
+            places = np.minimum(np.arange(m) * n // m, n - 1)
+            x = xp.take(x, xp.asarray(places), axis=axis)
+        return x
+    y = x.astype(np.promote_types(x.dtype, np.float32) if x.dtype.kind == "f" else np.float32)
+    for axis, n, m in ((-3, H, height), (-2, W, width)):
+        centre = (np.arange(m) + 0.5) * (n / m) - 0.5
+        first = np.floor(centre)
+        low, high = np.clip([first, first + 1], 0, n - 1).astype(np.int64)
+        share = (centre - first).astype(y.dtype).reshape(-1, *[1] * (-axis - 1))
+        start = xp.take(y, xp.asarray(low), axis=axis)
+        part = xp.take(y, xp.asarray(high), axis=axis) - start
+        part *= xp.asarray(share)
+        start += part  # a + (b - a) * share: exact where a equals b
+        y = start
+    return as_dtype(xp, y, x.dtype, rounded=True)
+
+
+def as_dtype(xp: Any, y: Any, dtype: np.dtype, rounded: bool = False) -> Any:
+    """Computed pixels in the image's dtype: clipped to an integer's range, and rounded to nearest
+    or (as MXNet's colour transforms do) towards zero."""
+    if dtype.kind == "f":
+        return y.astype(dtype, copy=False)
+    if rounded:
+        y = xp.rint(y)
+    ends = np.iinfo(dtype)
+    return xp.clip(y, ends.min, ends.max).astype(dtype)
 
 
 @image_op(_infer_resize, flops=8)
 def resized(xp, data, *, width: int, height: int, interpolation: int):
-    """The image resized; see `resize.py`."""
+    """The image resized; see this module."""
     return resize(xp, data, width, height, interpolation)
 
 
 def _infer_crop(data: Spec, *, x: int, y: int, width: int, height: int) -> Spec:
     H, W, _ = _sizes(data)
-    _check_size(width, height)
     if x < 0 or y < 0 or x + width > W or y + height > H:
         raise MXNetError(
             f"the rectangle x {x}..{x + width}, y {y}..{y + height} does not lie inside the image "
@@ -164,9 +195,7 @@ def cut_and_resize(xp, data, x, y, w, h, size, interpolation):
 
 def _infer_window(data: Spec, *, size: tuple, interpolation: int, **_: Any) -> Spec:
     _sizes(data, batches=False)
-    _check_size(*size)
-    _check_interpolation(interpolation)
-    return _with_sizes(data, size[1], size[0])
+    return _resized_spec(data, *size, interpolation)
 
 
 @image_op(_infer_window, flops=8)
@@ -248,25 +277,14 @@ COLOURS = {f.__name__: f for f in (brightness, contrast, saturation, hue)}
 
 
 @image_op(_infer_random, flops=20)
-def random_colour(xp, data, *, strengths, shuffled: bool, rng):
-    """Apply each of `strengths` = ((name, strength), ...) once, with a factor uniform in [max(0, 1
-    - strength), 1 + strength]; in random order if `shuffled`."""
+def random_colour(xp, data, *, strengths, rng):
+    """Apply each of `strengths` = ((name, strength), ...) once, in random order, with a factor
+    uniform in [max(0, 1 - strength), 1 + strength]."""
     random = rng.generator(0)
-    order = random.permutation(len(strengths)) if shuffled else range(len(strengths))
     y = data.astype(np.float32)
     rounded = False
-    for i in order:
+    for i in random.permutation(len(strengths)) if len(strengths) > 1 else range(len(strengths)):
         name, strength = strengths[i]
         y = COLOURS[name](xp, y, random.uniform(max(0.0, 1 - strength), 1 + strength))
         rounded |= name == "hue"  # otherwise 46.99999 would become 46
     return as_dtype(xp, y, data.dtype, rounded)
-
-
-@image_op(_infer_random, flops=8)
-def random_lighting(xp, data, *, alpha: float, rng):
-    """Add the principal components of colour, times normal numbers of deviation alpha (pixels in 0
-    ... 255); images with one channel do not change."""
-    if data.shape[-1] != 3:
-        return data.copy()
-    amounts = rng.generator(0).normal(0, alpha, 3).astype(np.float32)
-    return as_dtype(xp, data + xp.asarray(EIGENVECTORS @ (amounts * EIGENVALUES)), data.dtype)
