@@ -41,12 +41,11 @@ install_as_mxnet
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import addons, base, context, engine, environment, instrument
-from d2lmini.base import MXNetError
+from d2lmini import addons, base, context, engine
+from d2lmini.base import MXNetError, environment, instrument
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
 if TYPE_CHECKING:
@@ -57,29 +56,26 @@ if TYPE_CHECKING:
         gluon,
         initializer,
         kvstore,
-        lr_scheduler,
         metric,
         ndarray,
         np,
         npx,
         optimizer,
         profiler,
-        random,
-        runtime,
         symbol,
-        util,
-        visualization,
         widgets,
     )
     from d2lmini import initializer as init
     from d2lmini import kvstore as kv
     from d2lmini import ndarray as nd
     from d2lmini import symbol as sym
-    from d2lmini import visualization as viz
+    from d2lmini.base import util
     from d2lmini.d2l import Benchmark, get_mem
     from d2lmini.device import storage
     from d2lmini.device.virtual_device import virtual_gpus
     from d2lmini.graph.lazy import lazy
+    from d2lmini.ndarray import random
+    from d2lmini.optimizer import lr_scheduler
     from d2lmini.profiler import profile
     from d2lmini.profiler.lint import lint_waits
     from d2lmini.symbol import AttrScope
@@ -116,9 +112,8 @@ _SWITCHES = (
 )  # fmt: skip
 
 _MODULES = (
-    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore",
-    "lr_scheduler", "metric", "np", "npx", "optimizer", "profiler", "random", "runtime",
-    "util", "visualization", "widgets",
+    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore", "metric", "np", "npx",
+    "optimizer", "profiler", "widgets",
 )  # fmt: skip
 
 # Imported at first use: (module, attribute or None for the module itself).
@@ -131,7 +126,6 @@ _LAZY = {
     "init": ("d2lmini.initializer", None),
     "kv": ("d2lmini.kvstore", None),
     **{name: (f"d2lmini.{name}", None) for name in _MODULES},
-    "viz": ("d2lmini.visualization", None),
     "storage": ("d2lmini.device.storage", None),
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
@@ -140,7 +134,7 @@ _LAZY = {
     "profile": ("d2lmini.profiler", "profile"),
     "watch": ("d2lmini.widgets.watch", "watch"),
     "virtual_gpus": ("d2lmini.device.virtual_device", "virtual_gpus"),
-    **{name: ("d2lmini.util", name) for name in _SWITCHES},
+    **{name: ("d2lmini.base.util", name) for name in _SWITCHES},
 }
 
 
@@ -162,7 +156,7 @@ def __dir__() -> list[str]:
 
 
 if "IPython" in sys.modules:
-    importlib.import_module("d2lmini.ipython").install()
+    importlib.import_module("d2lmini.widgets.ipython").install()
 
 if environment.read("D2LMINI_VIRTUAL_GPUS"):
     from d2lmini.device.virtual_device import virtual_gpus

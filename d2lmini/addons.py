@@ -28,7 +28,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, missing_attribute
 
 #: Hooks of the core, and the "module" or "module:name" of an add-on that provides each.
 HOOKS = {
@@ -52,21 +52,24 @@ NAMES = {
         bbox_to_rect semilogy set_figsize show_bboxes show_images show_trace_2d use_svg_display""",
     ("d2lmini.d2l", "d2lmini.compat.books.first"): """
         data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist load_data_jay_lyrics
-        show_fashion_mnist train train_2d train_batch_ch13 train_ch3 train_ch5 train_ch7 train_ch13
-        train_gluon_ch7""",
+        show_fashion_mnist train train_2d train_ch3 train_ch5 train_ch7 train_gluon_ch7""",
     ("d2lmini.d2l", "d2lmini.compat.books.loops"): "evaluate_accuracy_gpus grad_clipping sgd",
     ("d2lmini.d2l", "d2lmini.compat.books.models"): "Residual corr2d linreg resnet18 squared_loss",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
     ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore thin_link",
-    ("d2lmini.profiler", "d2lmini.compat.mx_profiler"): """
-        dump dump_profile dumps pause profiler_set_config profiler_set_state resume set_config
-        set_kvstore_handle set_state""",
-    ("d2lmini.profiler", "d2lmini.compat.mx_profiler_objects"): """
-        Counter Domain Event Frame Marker Task""",
+    ("d2lmini.profiler", "d2lmini.compat.mx_profiler"):
+        "dump dumps pause resume set_config set_state",
 }  # fmt: skip
 
-#: Modules of an add-on with a public name, under which programs import them.
+#: Modules that lie in a room, and the public names under which programs import them.
 MODULES = {
+    "d2lmini.instrument": "d2lmini.base.instrument",
+    "d2lmini.lr_scheduler": "d2lmini.optimizer.lr_scheduler",
+    "d2lmini.random": "d2lmini.ndarray.random",
+    "d2lmini.util": "d2lmini.base.util",
+    "d2lmini.runtime": "d2lmini.compat.runtime",
+    "d2lmini.viz": "d2lmini.compat.visualization",
+    "d2lmini.visualization": "d2lmini.compat.visualization",
     "d2lmini.io": "d2lmini.compat.io",
     "d2lmini.mxnet_alias": "d2lmini.compat.mxnet_alias",
     "d2lmini.launch": "d2lmini.distributed.launch",
@@ -105,7 +108,7 @@ def attribute_of(module: str, name: str) -> Any:
     AttributeError if no add-on has that name, or the add-on is missing."""
     provider = _PROVIDERS.get(f"{module}.{name}")
     if provider is None:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        raise missing_attribute(module, name, names_of(module))
     try:
         value = _load(provider)
     except ModuleNotFoundError as problem:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from d2lmini.base import loaders
-from d2lmini.scopes import Scope, Undo, swap
+from d2lmini.base.scopes import Scope, Undo, swap
 
 # MXNet's device type codes; array files store them.
 _CODES = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}

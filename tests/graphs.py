@@ -26,8 +26,8 @@ from d2lmini.graph.backward import gradients
 from d2lmini.graph.ir import Draw, Entry, Node, compute, topological
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import registry
+from d2lmini.ops.random_state import Key
 from d2lmini.ops.spec import Spec
-from d2lmini.random_state import Key
 from d2lmini.symbol.traced import Traced
 
 

@@ -28,7 +28,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from typing import Any
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 from d2lmini.context import Context
 from d2lmini.profiler.memory import DeviceMemory
 from d2lmini.profiler.obstacles import Obstacles

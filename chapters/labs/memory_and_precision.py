@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini import autograd, d2l, engine, gluon, init, nd, profile
-from d2lmini.bfloat16 import finfo
+from d2lmini.base.dtypes import finfo
 from d2lmini.gluon import nn
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import as_dtype

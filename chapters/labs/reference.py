@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import files
 from d2lmini.d2l.load import LOADED
 from d2lmini.d2l.verdict import Verdict, fold
+from d2lmini.device import files
 from d2lmini.ndarray import NDArray
 
 FILE = "reference.json"

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import mixins
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 
 #: Each byte of fresh memory: NaN as any float.
 POISON = 0xFF

@@ -17,11 +17,10 @@ from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from d2lmini import callsite
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node, NullLeaf, total
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.device import roles
 from d2lmini.ops.core import NOWHERE, Value
 from d2lmini.ops.create import ones_like, zeros_like

@@ -33,13 +33,13 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from d2lmini import callsite, random_state
 from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import Parts, walk_between
 from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.context import current_context
+from d2lmini.ops import random_state
 from d2lmini.ops.core import Value, modes
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini import callsite
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import pause, refuse_in_trace
 from d2lmini.autograd.tape import Node, cell_of, value_of
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.ops.core import Value, modes
 
 

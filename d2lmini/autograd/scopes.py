@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.ops.core import modes
-from d2lmini.scopes import Scope, Undo, swap
 
 
 def is_recording() -> bool:

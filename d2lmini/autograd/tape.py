@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from d2lmini import callsite, engine
-from d2lmini.base import MXNetError, alias
+from d2lmini import engine
+from d2lmini.base import MXNetError, alias, callsite
 from d2lmini.engine.core import lock
 from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from d2lmini.cli import files
 from d2lmini.cli.errors import CommandError
-from d2lmini.files import write
+from d2lmini.device.files import write
 
 #: How many more times a check runs when a teacher grades.
 HIDDEN = 3

@@ -23,7 +23,7 @@ from typing import Any
 
 import d2lmini
 from d2lmini.cli.errors import CommandError
-from d2lmini.files import write
+from d2lmini.device.files import write
 
 PACKAGE = Path(d2lmini.__file__).parent
 #: What is copied beside the notebooks.

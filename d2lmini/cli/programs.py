@@ -7,7 +7,6 @@ arguments, and refuses those that make no sense.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from d2lmini import addons
@@ -29,9 +28,6 @@ def add_to(commands: Any) -> None:
         action="store_true",
         help="run all cells of a notebook, also after one that fails",
     )
-    parser.add_argument(
-        "--output", metavar="COPY", help="write the notebook with its outputs to a file COPY"
-    )
     parser.add_argument("file", metavar="FILE", help="a .py or .ipynb file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(do=run)
@@ -50,14 +46,10 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run an old program or notebook; returns its exit status."""
     check_program(options.file)
-    is_notebook = options.file.endswith(".ipynb")
-    if is_notebook and options.args:
+    if options.file.endswith(".ipynb") and options.args:
         raise CommandError("a notebook gets no arguments; options come before FILE")
-    output = options.output
-    if output and not (is_notebook and Path(output).parent.is_dir()):
-        raise CommandError(f"--output is for a notebook, in a folder that exists, got {output!r}")
     try:
-        return addons.find("run")(options.file, options.args, options.keep_going, output=output)
+        return addons.find("run")(options.file, options.args, options.keep_going)
     except (ValueError, OSError) as problem:
         raise CommandError(problem) from None
 

@@ -5,6 +5,8 @@ left_out             what stands for the parts of MXNet that are not here
 io                   `mx.io`: data iterators from before Gluon
 bind, executor       `Symbol.bind`: a Symbol bound to arrays
 model                `mx.model`: load_checkpoint, save_checkpoint, load_params
-mx_profiler, mx_profiler_objects
-                     `mx.profiler`: set_config, dump, dumps; Task, Counter, ...
+mx_profiler          `mx.profiler`: set_config, set_state, dump, dumps
+runtime              `mx.runtime`: features of this build
+visualization        `mx.viz`: a Symbol as a table and as a picture
+books                the helper packages of the two editions of the book
 """

@@ -46,9 +46,6 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
         self.layout = layout
         return self
 
-    def __repr__(self) -> str:
-        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
-
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
         """The index of N in the layout (-1: none); 0 for None."""
@@ -61,6 +58,9 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
         """Descriptions from (name, shape) pairs and, if known, (name, dtype) pairs."""
         known = dict(types or ())
         return [DataDesc(name, shape, known.get(name, np.float32)) for name, shape in shapes]
+
+    def __repr__(self) -> str:
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
 
 
 @dataclass(eq=False, repr=False)

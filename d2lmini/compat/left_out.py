@@ -17,45 +17,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from d2lmini import left_out
 from d2lmini.base import missing_attribute
-
-#: The rows of the core, and those of the modules that only old programs import. A program that
-#: imports what MXNet's files import from its C library has no use for it here.
-LEFT_OUT = {
-    **left_out.LEFT_OUT,
-    "as all of MXNet's contributed extras, which few programs use": """
-        contrib.autograd contrib.io contrib.quantization contrib.tensorboard
-        contrib.svrg_optimization optimizer.contrib contrib.amp.lists.*""",
-    "d2lmini writes ONNX files and does not read them; onnxruntime runs them": """
-        onnx2mx import_model* import_to_gluon* get_model_metadata*""",
-    "as all of MXNet's custom operators; d2lmini.ops.core.op makes operators in Python": """
-        operator rtc library tvmop torch""",
-    "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
-        callback executor_manager model module mod mon rnn
-        BatchEndParam FeedForward DataParallelExecutorManager LogValidationMetricsCallback
-        SKLEARN_INSTALLED""",
-    "as are MXNet's parameter servers; kvstore 'dist_sync' needs none":
-        "kvstore_server KVStoreServer",
-    "gluon.data.DataLoader fetches batches ahead": "PrefetchingIter",
-    "itertools.cycle and islice make epochs of any length": "ResizeIter",
-    "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",
-    "sklearn.datasets.load_svmlight_file reads such files": "LibSVMIter",
-    "gluon.data.vision.MNIST reads the same files": "MNISTIter",
-    "gluon.data.vision.ImageFolderDataset reads image files": "Image*Iter*",
-    "numpy.testing and pytest do what MXNet's helpers for its own tests do": "test_utils",
-    "as few old programs use it": """
-        DataLoaderV1 MXDataIter TestStore convert_bucketing_module adagrad_update gs_retain
-        *contrib.*uniform bfloat16""",
-    "as are the parts of MXNet that serve its own binary": """
-        api cython error libinfo log misc notebook registry space *_doc numpy_dispatch_protocol
-        numpy_op_fallback numpy_op_signature
-        check_call classproperty with_metaclass c_* ctypes2* c2pyerror MXCallbackList
-        add_fileline_to_docstring data_dir* error_types get_last_ffi_error mx_float* register_error
-        *indexing_* get_oshape_* check_boolean_* DL* set_module wrap_np_*
-        np_ufunc_legal_option tensor_types backward_* ConnectionWrapper Queue SimpleQueue
-        fetcher_loop_v1 worker_loop_v1 re*_ndarray""",
-}  # fmt: skip
+from d2lmini.base.left_out import reason_of
 
 
 def _raise(self: Missing, *args: Any, **kwargs: Any) -> NoReturn:
@@ -95,7 +58,7 @@ class Missing(ModuleType):
 
 def stand_in(path: str) -> Missing | None:
     """What stands for a name of MXNet with this path below `mxnet`; None if no row has the name."""
-    reason = left_out.reason_of(path, LEFT_OUT)
+    reason = reason_of(path)
     return None if reason is None else Missing(f"mxnet.{path}", reason)
 
 

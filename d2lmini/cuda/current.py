@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from d2lmini.scopes import contextmanager
+from d2lmini.base.scopes import contextmanager
 
 if TYPE_CHECKING:
     from d2lmini.cuda.recorder import Recorder

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine, environment
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, environment
+from d2lmini.base.scopes import Scope, Undo
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import current, module
 from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
@@ -31,7 +32,6 @@ from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.device import devices
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
-from d2lmini.scopes import Scope, Undo
 
 _LANES = ("compute", "in", "out")
 

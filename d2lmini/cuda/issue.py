@@ -15,7 +15,8 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import autograd, callsite, engine, instrument
+from d2lmini import autograd, engine
+from d2lmini.base import callsite, instrument
 from d2lmini.context import Context
 from d2lmini.cuda.current import thread_state
 from d2lmini.cuda.launches import Launches, given_of

@@ -31,7 +31,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from d2lmini.scopes import contextmanager
+from d2lmini.base.scopes import contextmanager
 
 _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini import instrument
+from d2lmini.base import instrument
+from d2lmini.base.scopes import contextmanager
 from d2lmini.cuda import current
 from d2lmini.cuda.issue import (
     WAITING,
@@ -38,7 +39,6 @@ from d2lmini.cuda.memory import Block
 from d2lmini.cuda.streams import Stream, StreamMark
 from d2lmini.engine import scheduler
 from d2lmini.engine.core import Task, lock
-from d2lmini.scopes import contextmanager
 
 if TYPE_CHECKING:
     from d2lmini.cuda.device import CudaDevice

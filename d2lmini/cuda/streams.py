@@ -33,8 +33,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.engine.core import Var, lock
-from d2lmini.scopes import contextmanager
 
 #: The empty set of marks, shared by all StreamOrders without marks.
 _NONE: dict[Stream, int] = {}

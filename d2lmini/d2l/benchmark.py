@@ -26,7 +26,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from d2lmini import callsite, engine
+from d2lmini import engine
+from d2lmini.base import callsite
 
 P = ParamSpec("P")
 R = TypeVar("R")

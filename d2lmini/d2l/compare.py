@@ -35,7 +35,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from d2lmini import callsite, engine
+from d2lmini import engine
+from d2lmini.base import callsite
 from d2lmini.d2l import load
 from d2lmini.d2l.observed import Observed, summarize
 from d2lmini.d2l.verdict import MIN_ROUNDS, Verdict

@@ -25,15 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite, engine, instrument, random_state
+from d2lmini import engine
+from d2lmini.base import callsite, instrument
+from d2lmini.base.scopes import contextmanager
 from d2lmini.device.devices import list_named
 from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of, settle
 from d2lmini.engine.core import Task, lock
-from d2lmini.engine.naive import NaiveEngine
+from d2lmini.engine.engine import NaiveEngine
 from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.plan import MOST_KEPT
 from d2lmini.ndarray.compute import Operand, OpTask
-from d2lmini.scopes import contextmanager
+from d2lmini.ops import random_state
 
 
 class DryRun(NaiveEngine):

@@ -23,9 +23,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from d2lmini import engine, instrument
+from d2lmini import engine
+from d2lmini.base import instrument
+from d2lmini.base.scopes import contextmanager
 from d2lmini.ndarray.transfer import Transfer
-from d2lmini.scopes import contextmanager
 
 
 class Traffic(instrument.Instrument):

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 from d2lmini.profiler.recorder import this_thread
 
 if TYPE_CHECKING:

@@ -51,6 +51,7 @@ import numpy as np
 from d2lmini import engine, initializer, optimizer
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
+from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context, current_context
 from d2lmini.d2l.dry_run import dry_run
 from d2lmini.device import storage
@@ -59,7 +60,6 @@ from d2lmini.gluon.variables import arrays
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Spec
 from d2lmini.profiler import profile
-from d2lmini.scopes import contextmanager
 
 #: The rows of the table, from what stays to what goes first.
 ROWS = ("weights", "gradients", "optimizer state", "inputs", "activations", "temporaries")

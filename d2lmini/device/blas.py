@@ -27,8 +27,8 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import Any
 
-from d2lmini import forks
-from d2lmini.scopes import Scope, Undo
+from d2lmini.base import forks
+from d2lmini.base.scopes import Scope, Undo
 
 #: OpenBLAS computes products of at most this many multiplications on the calling thread.
 SERIAL_PRODUCT = 1 << 18

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from d2lmini import addons, engine, forks
-from d2lmini.base import MXNetError
+from d2lmini import addons, engine
+from d2lmini.base import MXNetError, forks
 from d2lmini.context import Context
 from d2lmini.device.interface import Device
 from d2lmini.engine import worker_pools

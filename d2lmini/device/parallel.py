@@ -24,7 +24,8 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
-from d2lmini import engine, instrument
+from d2lmini import engine
+from d2lmini.base import instrument
 from d2lmini.device.errstate import run_quietly
 from d2lmini.engine.scheduler import thread_state
 

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from d2lmini import instrument
-from d2lmini.weak import living
+from d2lmini.base import instrument
+from d2lmini.base.forks import living
 
 _roles: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 

@@ -35,10 +35,10 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.context import cache_releasers
 from d2lmini.device import storage
 from d2lmini.device.storage import RED_ZONE
-from d2lmini.scopes import contextmanager
 
 #: Larger blocks are not kept, unless the caller says so.
 MOST_BYTES = 1 << 21

@@ -36,8 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import instrument
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, instrument
 from d2lmini.context import Context, cache_releasers, current_context, gpu
 from d2lmini.device.devices import device_of, exists, find_known, list_named
 from d2lmini.device.interface import Device

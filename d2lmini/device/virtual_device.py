@@ -43,8 +43,9 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from d2lmini import engine, forks
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, forks
+from d2lmini.base.scopes import Standing
 from d2lmini.context import Context, gpu
 from d2lmini.device import blas, devices
 from d2lmini.device.interface import Device
@@ -52,7 +53,6 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task
 from d2lmini.engine.scheduler import LaneTime
 from d2lmini.engine.threaded import default_workers
-from d2lmini.scopes import Standing
 
 #: GB/s that PCI Express 3.0 with 16 lanes moves in one direction, about.
 LINK_GB_S = 12.0

@@ -35,7 +35,7 @@ from pathlib import Path
 
 import psutil
 
-from d2lmini import files
+from d2lmini.device import files
 from d2lmini.distributed.mpi import world
 
 #: Interval at which the processes are checked.

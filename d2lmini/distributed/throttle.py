@@ -25,9 +25,9 @@ import time
 from functools import partial
 from typing import NamedTuple
 
-from d2lmini import engine, environment
-from d2lmini.base import MXNetError
-from d2lmini.scopes import Standing, swap
+from d2lmini import engine
+from d2lmini.base import MXNetError, environment
+from d2lmini.base.scopes import Standing, swap
 
 
 class Link(NamedTuple):

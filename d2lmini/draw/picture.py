@@ -13,7 +13,7 @@ from math import sqrt
 from typing import Any
 from xml.etree import ElementTree
 
-from d2lmini import files
+from d2lmini.device import files
 from d2lmini.draw import png
 from d2lmini.draw.svg import INK
 

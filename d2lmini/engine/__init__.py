@@ -33,8 +33,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from d2lmini import environment, forks, instrument
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, environment, forks, instrument
+from d2lmini.base.scopes import Undo, contextmanager, scope, swap
 from d2lmini.context import Context
 from d2lmini.engine import core, handlers, pending, signals
 from d2lmini.engine.core import FunctionTask, Task, Var
@@ -43,7 +43,6 @@ from d2lmini.engine.failure import OutOfMemoryError
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.engine.stepped_engine import SteppedEngine
 from d2lmini.engine.threaded import ThreadedEngine
-from d2lmini.scopes import Undo, contextmanager, scope, swap
 
 __all__ = [
     "Engine", "NaiveEngine", "OutOfMemoryError", "Stats", "SteppedEngine", "Task",

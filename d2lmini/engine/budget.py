@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from d2lmini import forks
+from d2lmini.base import forks
 from d2lmini.engine.core import Task, Var
 
 #: Vars that a queued task touched when their last handle died; filled by finalizers, emptied by

@@ -72,7 +72,7 @@ from typing import TYPE_CHECKING, Any
 from d2lmini.context import Context, cpu
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.engine.failure import Failure
 
 _NOBODY: Any = frozenset()

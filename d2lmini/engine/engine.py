@@ -21,9 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn, TypeVar
 
-from d2lmini import callsite, instrument
-from d2lmini.base import MXNetError
-from d2lmini.callsite import Site
+from d2lmini.base import MXNetError, callsite, instrument
+from d2lmini.base.callsite import Site
 from d2lmini.engine import core, signals
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var, WaitRequest

@@ -18,9 +18,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
-from d2lmini.callsite import Site
+from d2lmini.base import MXNetError, callsite
+from d2lmini.base.callsite import Site
 
 
 class OutOfMemoryError(MXNetError, MemoryError):

@@ -32,12 +32,12 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from d2lmini import forks, instrument
+from d2lmini.base import forks, instrument
+from d2lmini.base.forks import living
 from d2lmini.engine import signals
 from d2lmini.engine.core import WaitRequest
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.scheduler import Scheduler, thread_state
-from d2lmini.weak import living
 
 #: Longest delay of a handler.
 PATIENCE_S = 5.0

@@ -17,8 +17,8 @@ from __future__ import annotations
 from math import nan
 from typing import Any, NamedTuple
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.context import Context
 
 

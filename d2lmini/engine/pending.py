@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 from d2lmini.engine import core
 from d2lmini.engine.core import Task, Var, WaitRequest
 

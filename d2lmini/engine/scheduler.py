@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from d2lmini import callsite, instrument
+from d2lmini.base import callsite, instrument
 from d2lmini.context import Context
 from d2lmini.engine import core, signals
 from d2lmini.engine.budget import Budget

@@ -21,7 +21,7 @@ import sys
 import threading
 from typing import Any
 
-from d2lmini import instrument, scopes
+from d2lmini.base import instrument, scopes
 from d2lmini.engine import core
 
 #: The signals that end a computation; those that have a handler in Python are held.

@@ -40,8 +40,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.engine import signals, worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine, block

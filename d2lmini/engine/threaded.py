@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from d2lmini import callsite, environment, instrument
+from d2lmini.base import callsite, environment, instrument
 from d2lmini.engine import pending, signals, worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine

@@ -34,9 +34,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
+from d2lmini.device import files
 from d2lmini.gluon import structure
 from d2lmini.gluon.flatten_args import flatten as _flatten
 from d2lmini.gluon.flatten_args import regroup as _regroup

@@ -47,15 +47,15 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite, random_state
 from d2lmini import kvstore as kv
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.sampler import Sampler
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.ndarray import NDArray
+from d2lmini.ops import random_state
 
 #: Errors raised when numbers, texts or lists in a file are not the written ones.
 _NOT_OURS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)

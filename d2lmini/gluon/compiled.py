@@ -27,8 +27,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from d2lmini import callsite
-from d2lmini.base import loaders
+from d2lmini.base import callsite, loaders
 from d2lmini.context import Context
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.variables import arrays

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini import files, symbol
 from d2lmini import ndarray as nd
+from d2lmini import symbol
+from d2lmini.device import files
 from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import topological

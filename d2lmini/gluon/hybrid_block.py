@@ -35,7 +35,7 @@ from typing import Any
 from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
-from d2lmini.families import Declared
+from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
 from d2lmini.gluon.flatten_args import flatten, regroup

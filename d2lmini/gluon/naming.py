@@ -17,8 +17,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.gluon.parameter_dict import ParameterDict
-from d2lmini.scopes import Scope, Undo, swap
 from d2lmini.symbol.naming import NameManager, Prefix, next_name
 
 

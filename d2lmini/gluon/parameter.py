@@ -29,19 +29,20 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, initializer, random_state
+from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
+from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import roles
 from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.gluon.variables import arrays, variable_of
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
+from d2lmini.ops import random_state
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import as_dtype
 from d2lmini.symbol import Symbol
-from d2lmini.util import is_np_array, is_np_shape
 
 Shape = tuple[int, ...]
 

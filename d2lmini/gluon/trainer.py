@@ -33,10 +33,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from d2lmini import environment, files
 from d2lmini import kvstore as kv
 from d2lmini import optimizer as opt
+from d2lmini.base import environment
 from d2lmini.context import Context
+from d2lmini.device import files
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.ndarray import NDArray

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.base import loaders
+from d2lmini.base.scopes import Standing
+from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu
+from d2lmini.device import files
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
-from d2lmini.scopes import Standing
-from d2lmini.util import is_np_array, is_np_shape
 
 __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is_known",
            "split_and_load", "split_data"]  # fmt: skip
@@ -34,8 +34,8 @@ __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list:
     """Split `data`, an NDArray or NumPy array, into `num_slice` parts along `batch_axis`.
 
-    The parts of a NumPy array are views, and so are those of an NDArray along axis 0. Raises ValueError when the size is no multiple of num_slice and
-    `even_split` is True. With even_split=False the first parts are longer by one, and the last
+    The parts of a NumPy array are views, and so are those of an NDArray along axis 0. Raises
+    ValueError when the size is no multiple of num_slice and `even_split` is True. With even_split=False the first parts are longer by one, and the last
     parts are empty if there are more parts than rows. Raises IndexError for an axis that `data`
     does not have.
     """

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.base.dtypes import flag_of
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import Node
 from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Spec, as_dtype
-from d2lmini.serialize import flag_of
 from d2lmini.symbol.naming import AttrScope
 from d2lmini.symbol.symbol import Symbol
 

@@ -28,12 +28,11 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from d2lmini import environment
 from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import grad_or_none
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import cell_of, value_of
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, environment
 from d2lmini.context import Context, current_context
 from d2lmini.graph.backward import cut_graph, gradients, mirror, recompute, residuals
 from d2lmini.graph.call import ProgramCall, launcher_of

@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 from d2lmini.ops.core import Cost, Op
 from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.spec import Spec

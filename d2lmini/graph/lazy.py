@@ -42,8 +42,10 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from d2lmini import callsite, engine, instrument
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, callsite, instrument
+from d2lmini.base.forks import living
+from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.device.storage import Chunk, Pool, pool_of
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var
@@ -55,9 +57,7 @@ from d2lmini.graph.lazy_graph import LazyTask, Source, Step, Subgraph, ancestors
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, OpTask
-from d2lmini.scopes import Scope, Undo, swap
 from d2lmini.symbol.naming import NameManager
-from d2lmini.weak import living
 
 #: So many steps may wait; then all of them are pushed.
 MOST_STEPS = 1000

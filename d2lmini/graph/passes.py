@@ -97,7 +97,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.bfloat16 import is_half
+from d2lmini.base.dtypes import is_half
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import typed
 from d2lmini.graph.constant import (

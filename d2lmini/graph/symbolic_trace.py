@@ -24,15 +24,15 @@ from itertools import zip_longest
 from traceback import walk_tb
 from typing import Any, NoReturn
 
-from d2lmini import callsite, random_state
-from d2lmini.base import MXNetError, loaders
+from d2lmini.base import MXNetError, callsite, loaders
+from d2lmini.base.scopes import Undo, contextmanager, scope, swap
 from d2lmini.context import Context
 from d2lmini.engine import signals
 from d2lmini.engine.scheduler import thread_state as engine_state
 from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, modes
-from d2lmini.scopes import Undo, contextmanager, scope, swap
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, tracer
 from d2lmini.symbol.traced import Traced
 

@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import families
-from d2lmini.families import Family
+from d2lmini.base import families
+from d2lmini.base.families import Family
 from d2lmini.ndarray import NDArray
 
 #: The end of a name, and the method that fills a parameter with this end.

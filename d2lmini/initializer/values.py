@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.initializer.base import Declared, Initializer, alias, register
 from d2lmini.ndarray import NDArray
 

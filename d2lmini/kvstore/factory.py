@@ -6,7 +6,7 @@ from typing import Any
 
 from d2lmini import addons
 from d2lmini.base import MXNetError
-from d2lmini.callsite import warn
+from d2lmini.base.callsite import warn
 from d2lmini.kvstore.base import KVStoreBase
 from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 

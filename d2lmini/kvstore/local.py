@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine, files
+from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
+from d2lmini.device import files
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
 from d2lmini.kvstore.base import KVStoreBase

@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 
 import numpy
 
-from d2lmini import families
 from d2lmini import ndarray as nd
-from d2lmini.families import Family
+from d2lmini.base import families
+from d2lmini.base.families import Family
 from d2lmini.ndarray import NDArray
 
 #: The named arrays that an update uses; None: all.

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy
 
 from d2lmini import ndarray as nd
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.metric.base import (
     Measured,
     alias,

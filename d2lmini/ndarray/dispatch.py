@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, callsite, engine, instrument, random_state
-from d2lmini.base import MXNetError
+from d2lmini import autograd, engine
+from d2lmini.base import MXNetError, callsite, instrument
 from d2lmini.context import Context, current_context
 from d2lmini.device import errstate
 from d2lmini.device.errstate import run_locked
@@ -40,6 +40,7 @@ from d2lmini.engine.core import lock
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ndarray.compute import OpTask, array_of
 from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of, ufunc_plan
+from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, Value, modes, registry
 
 #: The class of arrays; `NDArray` registers itself here, since it imports this module.

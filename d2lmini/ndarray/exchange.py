@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine, serialize
+from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import dlpack, storage
 from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.interface import sharing_error
 from d2lmini.device.storage import Chunk, check_there, pool_of
-from d2lmini.ndarray import transfer
+from d2lmini.ndarray import serialize, transfer
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry

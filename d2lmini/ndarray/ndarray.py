@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini import autograd, engine, instrument
+from d2lmini import autograd, engine
 from d2lmini.autograd import tape
-from d2lmini.base import LeftOut, alias, loaders
+from d2lmini.base import LeftOut, alias, instrument, loaders
 from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk

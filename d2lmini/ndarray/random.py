@@ -1,4 +1,4 @@
-"""`nd.random`: random arrays.
+"""`nd.random` and `mx.random`: the seed, and random arrays.
 
 >>> from d2lmini import nd
 >>> nd.random.uniform(0, 1, shape=(2, 3)).shape
@@ -17,6 +17,7 @@ from d2lmini.context import Context
 from d2lmini.ndarray.creation import _make
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import registry
+from d2lmini.ops.random_state import seed as seed
 
 
 def draw(

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as onp
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.np.binding import functions_of
 from d2lmini.np.values import (
     as_type,

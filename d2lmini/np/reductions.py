@@ -17,7 +17,7 @@ from math import prod as product_of
 
 import numpy as onp
 
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.np.binding import Array
 from d2lmini.np.values import as_float, as_type, at_least_1d, drop_axes, fill, reshape_to
 from d2lmini.ops.core import normalize_axes, registry, with_axis

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 import numpy as onp
 
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.ops.core import Value, invoke, registry
 from d2lmini.ops.fluent import NUMBERS
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol

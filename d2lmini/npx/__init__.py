@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import context as _context
-from d2lmini import util as _util
 from d2lmini.base import missing_attribute
+from d2lmini.base import util as _util
 from d2lmini.ndarray import waitall
 from d2lmini.npx import random
 from d2lmini.npx.functions import FUNCTIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import missing_attribute
-from d2lmini.random_state import seed as seed
+from d2lmini.ops.random_state import seed as seed
 
 
 def __getattr__(name: str) -> Any:

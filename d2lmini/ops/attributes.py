@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from d2lmini.bfloat16 import bfloat16
+from d2lmini.base.dtypes import bfloat16
 
 Shape = tuple[int, ...]
 Bounds: TypeAlias = "tuple[int | None, ...]"

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, Number, Spec, op, registry

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import ArgumentValueError, MXNetError
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.ops.core import Shape, Spec
 
 

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import loaders
-from d2lmini.bfloat16 import CHAR
+from d2lmini.base.dtypes import CHAR
 from d2lmini.context import cpu
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED

@@ -59,13 +59,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.device import blas
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import loan, scratch
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
-from d2lmini.scopes import contextmanager
 
 #: The points except infinity; two pairs, which share their even and odd parts, exact in binary.
 FINITE = np.array([0, 0.75, -0.75, 1.5, -1.5])

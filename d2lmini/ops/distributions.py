@@ -5,7 +5,7 @@ A random op gets a key when it is pushed (random_state.py). Its output is split 
 not depend on which thread draws them.
 
 >>> import numpy as np
->>> from d2lmini import random_state
+>>> from d2lmini.ops import random_state
 >>> out = draw(np, "uniform", random_state.Key(1, 0, 0), np.empty(3), {"low": 1.0, "high": 1.0})
 >>> out.tolist()
 [1.0, 1.0, 1.0]
@@ -21,7 +21,7 @@ import numpy as np
 from d2lmini.base import ArgumentValueError
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.random_state import Key
+from d2lmini.ops.random_state import Key
 
 #: Numbers drawn from one stream.
 PIECE = 1 << 18

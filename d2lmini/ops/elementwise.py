@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.checks import check_float, check_numbers, check_one_dtype, check_one_shape
 from d2lmini.ops.core import ALL, Number, Op, Shape, Spec, op

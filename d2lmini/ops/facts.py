@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from d2lmini.bfloat16 import CHAR
+from d2lmini.base.dtypes import CHAR
 from d2lmini.ops.partial import Partial
 
 Inputs = dict[str, Partial]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.bfloat16 import CHAR
+from d2lmini.base.dtypes import CHAR
 
 
 def has_bfloat16(specs: Iterable[Any]) -> bool:

@@ -29,7 +29,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_half
+from d2lmini.base.dtypes import is_half
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis

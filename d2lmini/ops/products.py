@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.bfloat16 import is_half
+from d2lmini.base.dtypes import is_half
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for

@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.bfloat16 import CHAR
+from d2lmini.base.dtypes import CHAR
 from d2lmini.ops.attributes import Shape
 
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import finfo, is_float
-from d2lmini.callsite import warn
+from d2lmini.base.callsite import warn
+from d2lmini.base.dtypes import finfo, is_float
 from d2lmini.ops import chunking
 from d2lmini.ops.core import DType, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to

@@ -33,9 +33,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import callsite, families
-from d2lmini.bfloat16 import is_half
-from d2lmini.families import Family
+from d2lmini.base import callsite, families
+from d2lmini.base.dtypes import is_half
+from d2lmini.base.families import Family
 from d2lmini.ndarray import NDArray, zeros
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from d2lmini import lr_scheduler
 from d2lmini.base import MXNetError
+from d2lmini.optimizer import lr_scheduler
 from d2lmini.optimizer.optimizer import Optimizer
 
 #: Largest accepted count of updates; no training makes more.

@@ -25,10 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import serialize
 from d2lmini.base import MXNetError
 from d2lmini.device import roles
-from d2lmini.ndarray import NDArray, array
+from d2lmini.ndarray import NDArray, array, serialize
 from d2lmini.optimizer.optimizer import Optimizer
 from d2lmini.optimizer.restore import Changes, damage_error, restore
 

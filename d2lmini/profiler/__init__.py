@@ -19,8 +19,8 @@ replay     what if: other workers, devices, links, waits; from the event graph a
            `engine.simulation` (the engine's rules); `contention` makes bands of predictions
 diff       differences between two runs
 
-MXNet's own profiler (set_config, set_state, dump, dumps, Task, Counter, ...) is in the add-on
-`compat`; `d2lmini.profiler` shows those names too.
+MXNet's own profiler (set_config, set_state, dump, dumps) is in the add-on `compat`;
+`d2lmini.profiler` shows those names too.
 """
 
 from __future__ import annotations

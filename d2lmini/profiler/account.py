@@ -41,8 +41,8 @@ from functools import cache
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals, OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup

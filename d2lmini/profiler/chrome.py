@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini import files
+from d2lmini.device import files
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import Columns, Sites
 from d2lmini.profiler.records import Change, Operation

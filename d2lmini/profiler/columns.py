@@ -16,9 +16,8 @@ from math import isfinite
 from sys import intern
 from typing import Any, NamedTuple
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
-from d2lmini.callsite import RecordedCode, Site
+from d2lmini.base import MXNetError, callsite
+from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import Context
 from d2lmini.profiler.cpu_time import CpuTime, Pause
 from d2lmini.profiler.records import Copy, Notice, SplitRecord

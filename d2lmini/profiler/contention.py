@@ -37,7 +37,7 @@ from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.engine.simulation import Simulation
     from d2lmini.profiler.records import Operation
     from d2lmini.profiler.replay import Conditions, Recording

@@ -31,8 +31,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, read
 from d2lmini.profiler.recorder import this_thread
 

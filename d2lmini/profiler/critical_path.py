@@ -16,8 +16,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.profiler.records import Wait
 
 if TYPE_CHECKING:

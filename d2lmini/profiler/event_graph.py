@@ -48,7 +48,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.tracing import Trace
 

@@ -32,12 +32,11 @@ from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from d2lmini import callsite, forks, instrument
-from d2lmini.base import MXNetError
-from d2lmini.callsite import Site
+from d2lmini.base import MXNetError, callsite, forks, instrument
+from d2lmini.base.callsite import Site
+from d2lmini.base.scopes import Standing
 from d2lmini.engine.core import Task, Var
 from d2lmini.ops.core import modes
-from d2lmini.scopes import Standing
 
 #: Kinds of hidden waits, each with an alternative.
 HIDDEN = {

@@ -32,8 +32,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.context import Context
 from d2lmini.profiler.records import Change
 from d2lmini.profiler.summary import align, shorten

@@ -3,7 +3,8 @@
 The engine calls the methods below under its lock (`instrument`). Each stores the time and the names
 and returns. A record is complete when its operation has ended; `_open` has the incomplete ones.
 
->>> from d2lmini import instrument, nd
+>>> from d2lmini import nd
+>>> from d2lmini.base import instrument
 >>> with instrument.listening(Recorder()) as recorder:
 ...     x = nd.ones((2, 2)) + 1
 ...     nd.waitall()
@@ -20,14 +21,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from d2lmini import forks, instrument
+from d2lmini.base import forks, instrument
+from d2lmini.base.forks import living
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.profiler.records import Operation
-from d2lmini.weak import living
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.context import Context
 
 _names: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()

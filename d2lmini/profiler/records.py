@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from d2lmini import callsite
-from d2lmini.callsite import Site
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
 from d2lmini.context import Context
 from d2lmini.engine.operation import Operation as Operation
 

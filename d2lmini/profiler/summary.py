@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.profiler.tracing import Trace
 
 #: Values of `by`: what the rows are.

@@ -33,8 +33,9 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite, engine, instrument
-from d2lmini.base import MXNetError
+from d2lmini import engine
+from d2lmini.base import MXNetError, callsite, instrument
+from d2lmini.base.scopes import Scope, Undo
 from d2lmini.device import blas, roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
@@ -49,10 +50,9 @@ from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.recorder import Recorder, serial_of, this_thread
 from d2lmini.profiler.records import Copy, Notice, Operation, SplitRecord
 from d2lmini.profiler.waits import WaitList
-from d2lmini.scopes import Scope, Undo
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.context import Context
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account

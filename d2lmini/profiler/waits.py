@@ -31,8 +31,8 @@ from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import callsite, forks
-from d2lmini.callsite import Site
+from d2lmini.base import callsite, forks
+from d2lmini.base.callsite import Site
 from d2lmini.profiler.event_graph import Completions
 from d2lmini.profiler.lint import why_hidden
 from d2lmini.profiler.records import Operation, Wait

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2lmini.base import ArgumentTypeError, MXNetError
+from d2lmini.base.dtypes import flag_of
 from d2lmini.graph.ir import Node
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype
 from d2lmini.ops.facts import Facts
-from d2lmini.serialize import flag_of
 from d2lmini.symbol.naming import HIDDEN, AttrScope, NameManager, labels_of, text_of
 from d2lmini.symbol.symbol import Symbol, apply_op, tracer
 

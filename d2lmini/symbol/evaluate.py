@@ -23,13 +23,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from d2lmini import random_state
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
+from d2lmini.ops import random_state
 from d2lmini.ops.core import without_casts
 from d2lmini.symbol.infer import complete_shapes, shapes_of
 from d2lmini.symbol.symbol import Symbol, apply_op

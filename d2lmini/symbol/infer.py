@@ -25,16 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_half
+from d2lmini.base import MXNetError, callsite
+from d2lmini.base.dtypes import dtype_of, is_half
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.core import as_specs
 from d2lmini.ops.partial import Conflict, Partial, is_known, merged
 from d2lmini.ops.spec import Spec
-from d2lmini.serialize import dtype_of
 from d2lmini.symbol import lists
 from d2lmini.symbol.symbol import Symbol, lacks_shape
 

@@ -45,8 +45,8 @@ from itertools import accumulate, count
 from os import PathLike, fspath
 from typing import Any, NoReturn
 
-from d2lmini import files
 from d2lmini.base import MXNetError
+from d2lmini.device import files
 from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import Fluent

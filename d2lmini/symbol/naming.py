@@ -49,8 +49,8 @@ from typing import Any
 
 import numpy as np
 
+from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.ops.elementwise import FAMILIES
-from d2lmini.scopes import Scope, Undo, swap
 
 
 class _ThreadState(threading.local):

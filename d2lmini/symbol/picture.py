@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from d2lmini import callsite
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite
 from d2lmini.draw.picture import Drawing
 from d2lmini.draw.svg import MARGIN, Box, Look, diagram, draw_legend, page, shorten
 from d2lmini.graph.ir import Entry, Node, topological, variables_of

@@ -32,8 +32,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from d2lmini import addons, callsite
-from d2lmini.base import MXNetError, explain_left_out
+from d2lmini import addons
+from d2lmini.base import MXNetError, callsite, explain_left_out
 from d2lmini.context import Context
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import plan_of

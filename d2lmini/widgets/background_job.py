@@ -31,7 +31,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini import callsite, engine
+from d2lmini import engine
+from d2lmini.base import callsite
 from d2lmini.engine.scheduler import interrupts
 
 #: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".

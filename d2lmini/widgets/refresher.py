@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 
 #: Seconds between two beats: fast enough for the eye, a tenth of what a browser can handle.
 PERIOD_S = 0.1

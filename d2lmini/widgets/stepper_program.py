@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import callsite, engine, instrument
+from d2lmini import engine
+from d2lmini.base import callsite, instrument
 from d2lmini.draw.svg import shorten
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var

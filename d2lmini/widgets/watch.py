@@ -37,12 +37,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from d2lmini import engine, instrument
+from d2lmini import engine
+from d2lmini.base import instrument
+from d2lmini.base.scopes import interrupted
 from d2lmini.draw.timeline import timeline
 from d2lmini.profiler.draw import names_of, rows_of, span_of
 from d2lmini.profiler.records import Operation
 from d2lmini.profiler.tracing import CLOSING
-from d2lmini.scopes import interrupted
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.watch_messages import MessageWriter
 from d2lmini.widgets.watch_records import News, RecentRecords

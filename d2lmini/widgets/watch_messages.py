@@ -19,7 +19,7 @@ from collections import deque
 from functools import lru_cache
 from typing import Any
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 from d2lmini.context import Context
 from d2lmini.ops.shown import shown_name
 from d2lmini.profiler.draw import in_order, names_of

@@ -4,7 +4,8 @@ A `Recorder` like `profiler.Trace`, with the same records, that drops old record
 day. The hooks store names and times; the dependencies of an operation are computed ten times a
 second, on the refresher's thread (`look`), by the engine's own rule.
 
->>> from d2lmini import instrument, nd
+>>> from d2lmini import nd
+>>> from d2lmini.base import instrument
 >>> recent = RecentRecords(keep=2)
 >>> with instrument.listening(recent):
 ...     x = nd.ones((2, 2)) + 1
@@ -18,13 +19,13 @@ second, on the refresher's thread (`look`), by the engine's own rule.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import deque
 from typing import Any, NamedTuple
 
-from d2lmini import callsite, engine
+from d2lmini import engine
+from d2lmini.base import callsite
 from d2lmini.context import Context
 from d2lmini.device import devices
 from d2lmini.engine.core import Task
@@ -163,8 +164,6 @@ def _taken(news: deque[Any]) -> list[Any]:
     return [news.popleft() for _ in range(len(news))]
 
 
-_HERE = os.path.dirname(os.path.abspath(callsite.__file__)) + os.sep
-
 #: The function that every wait calls, and the local variables of its frame that are read.
 _THE_WAIT = engine.Engine._wait.__code__
 
@@ -181,7 +180,7 @@ def waiting_now(now: int) -> list[Wait]:
         if place is None or ident not in names or not place.f_locals.get("begin"):
             continue
         by, begin = place.f_locals["by"], place.f_locals["begin"]
-        while place is not None and place.f_code.co_filename.startswith(_HERE):
+        while place is not None and place.f_code.co_filename.startswith(callsite.HERE):
             place = place.f_back
         site = None if place is None else (place.f_code, place.f_lasti)
         found.append(Wait(by, None, 0, 0, site, names[ident], begin, now))

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import autograd, callsite, cpu, engine, instrument, nd, storage
+from d2lmini import autograd, cpu, engine, nd, storage
 from d2lmini.autograd import backward_pass
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, callsite, instrument
 
 
 def leaf(values, req: str = "write", dtype: str = "float32", ctx=None) -> nd.NDArray:

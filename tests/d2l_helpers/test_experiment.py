@@ -14,7 +14,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 import d2lmini
-from d2lmini import d2l, engine, instrument, nd
+from d2lmini import d2l, engine, nd
+from d2lmini.base import instrument
 from d2lmini.d2l.experiment import Experiment
 from d2lmini.d2l.experiment_plot import MOST, picture_of
 from d2lmini.d2l.experiment_results import amount, result_of

@@ -16,18 +16,8 @@ from op_rows.case import Case
 from op_rows.table import ROWS, TABLES, expected, find
 from rows import over
 
-from d2lmini import (
-    Context,
-    MXNetError,
-    autograd,
-    cpu,
-    engine,
-    gpu,
-    instrument,
-    nd,
-    storage,
-    virtual_gpus,
-)
+from d2lmini import Context, MXNetError, autograd, cpu, engine, gpu, nd, storage, virtual_gpus
+from d2lmini.base import instrument
 from d2lmini.device.devices import device_of
 
 MB = 1 << 20

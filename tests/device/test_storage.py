@@ -9,7 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import Context, MXNetError, engine, instrument, nd, storage
+from d2lmini import Context, MXNetError, engine, nd, storage
+from d2lmini.base import instrument
 from d2lmini.device.storage import ALIGNMENT, SMALL, size_class
 
 

@@ -171,7 +171,8 @@ def test_a_fork_waits_until_an_import_has_ended(tmp_path):
     """Deterministically: the fork comes while a guarded import is under way."""
     out, err = run("""
         import os, threading, time
-        from d2lmini import forks, nd
+        from d2lmini import nd
+        from d2lmini.base import forks
         inside, go = threading.Event(), threading.Event()
         def fetch():
             with forks.importing:
@@ -198,7 +199,7 @@ def test_a_fork_releases_the_locks_of_its_own_thread():
     """Another thread that is about to fork keeps the locks that it took."""
     out, err = run("""
         import threading
-        from d2lmini import forks
+        from d2lmini.base import forks
         door, mine, theirs = forks.guard(threading.Lock()), threading.Lock(), threading.Lock()
         held, go = threading.Event(), threading.Event()
         def fork():

@@ -22,7 +22,8 @@ import pytest
 from interrupts import ENGINE_FILES, PACKAGE, alarmed, interrupt_at
 from strikes import Cells, strike_everywhere, work
 
-from d2lmini import MXNetError, cpu, engine, instrument, nd, storage
+from d2lmini import MXNetError, cpu, engine, nd, storage
+from d2lmini.base import instrument
 from d2lmini.device.storage import Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import FunctionTask

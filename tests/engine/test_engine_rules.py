@@ -15,7 +15,8 @@ from contextlib import contextmanager
 import pytest
 from worlds import MB, Array, all_asleep, fill, until
 
-from d2lmini import MXNetError, engine, instrument, nd, storage
+from d2lmini import MXNetError, engine, nd, storage
+from d2lmini.base import instrument
 from d2lmini.engine import OutOfMemoryError, core
 
 

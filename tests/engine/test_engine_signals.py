@@ -18,7 +18,8 @@ import pytest
 from interrupts import ENGINE_FILES, PACKAGE, _codes_in, interrupt_at
 
 import d2lmini
-from d2lmini import autograd, engine, gluon, instrument, nd, scopes
+from d2lmini import autograd, engine, gluon, nd
+from d2lmini.base import instrument, scopes
 from d2lmini.engine import handlers, signals
 from d2lmini.engine.core import FunctionTask
 from d2lmini.engine.scheduler import thread_state

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from worlds import all_asleep, until
 
-from d2lmini import MXNetError, callsite, cpu, engine, instrument, nd
+from d2lmini import MXNetError, cpu, engine, nd
+from d2lmini.base import callsite, instrument
 from d2lmini.gluon import nn
 
 

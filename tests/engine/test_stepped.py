@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from strikes import Cells, strike_everywhere
 
-from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, virtual_gpus
+from d2lmini import MXNetError, cpu, engine, gpu, nd, virtual_gpus
+from d2lmini.base import instrument
 from d2lmini.engine.core import FunctionTask
 from d2lmini.engine.stepped_engine import LogEntry
 

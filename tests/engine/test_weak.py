@@ -4,7 +4,7 @@ import threading
 import time
 from weakref import WeakKeyDictionary
 
-from d2lmini.weak import living
+from d2lmini.base.forks import living
 
 
 class Element:

@@ -25,24 +25,13 @@ import numpy as np
 import valid
 from guard import Failure, Guard, Limits
 
-from d2lmini import (
-    MXNetError,
-    d2l,
-    gluon,
-    init,
-    metric,
-    nd,
-    num_gpus,
-    optimizer,
-    profiler,
-    serialize,
-    sym,
-)
+from d2lmini import MXNetError, d2l, gluon, init, metric, nd, num_gpus, optimizer, profiler, sym
 from d2lmini.cli import assign
 from d2lmini.cli.errors import CommandError
 from d2lmini.compat.mxnet_alias import notebook
 from d2lmini.gluon import checkpoint, structure
 from d2lmini.gluon.data.vision import datasets, idx
+from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 
 num_gpus()  # asks for CuPy once, as arrays of a GPU in a file do

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, gluon, init, lr_scheduler, nd, optimizer, profiler, serialize, sym
+from d2lmini import autograd, gluon, init, nd, optimizer, profiler, sym
+from d2lmini.ndarray import serialize
+from d2lmini.optimizer import lr_scheduler
 
 PARAMS = Path(__file__).parent.parent / "data" / "params"
 TRACES = Path(__file__).parent.parent.parent / "chapters" / "traces"

@@ -30,7 +30,7 @@ import numpy as np
 
 import d2lmini
 from d2lmini import MXNetError, autograd, gluon, nd, sym
-from d2lmini.bfloat16 import finfo, is_float
+from d2lmini.base.dtypes import finfo, is_float
 from d2lmini.gluon import nn
 from d2lmini.graph import cached_op
 from d2lmini.graph import lazy as lazy_scope

@@ -20,7 +20,7 @@ from op_rows import table
 import d2lmini
 from d2lmini import autograd, gluon, nd
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.ops.core import Op, Value
 
 MODES: dict[str, tuple[dict[str, Any], Any]] = {

@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, instrument, nd, optimizer
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, nd, optimizer
+from d2lmini.base import instrument
 from d2lmini.gluon import Parameter, Trainer, nn
 
 TWO = [cpu(0), cpu(1)]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from gpu_kinds import WITH_CPU, kinds_and_counts, some_gpus
 
-from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, optimizer, random
+from d2lmini import autograd, cpu, gluon, init, kvstore, nd, optimizer, random
+from d2lmini.base import instrument
 from d2lmini.gluon import nn
 
 BATCH = 24

@@ -11,21 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import (
-    autograd,
-    d2l,
-    engine,
-    gluon,
-    init,
-    instrument,
-    lr_scheduler,
-    nd,
-    random,
-    storage,
-)
-from d2lmini.base import MXNetError
+from d2lmini import autograd, d2l, engine, gluon, init, nd, random, storage
+from d2lmini.base import MXNetError, instrument
 from d2lmini.gluon import nn, rnn
 from d2lmini.ops.core import registry
+from d2lmini.optimizer import lr_scheduler
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 

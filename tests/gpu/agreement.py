@@ -12,7 +12,8 @@ from gluon_rows.runner import Row, examine_here
 from op_rows.case import Case
 from op_rows.table import ROWS, expected, find
 
-from d2lmini import autograd, cpu, engine, gpu, nd, random, random_state
+from d2lmini import autograd, cpu, engine, gpu, nd, random
+from d2lmini.ops import random_state
 from d2lmini.ops.core import Op
 
 #: A GPU adds up in another order, and CuPy's functions differ from NumPy's in the last places.

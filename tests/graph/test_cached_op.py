@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 
-from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, profile, storage, sym
+from d2lmini import MXNetError, autograd, cpu, engine, nd, profile, storage, sym
+from d2lmini.base import instrument
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ndarray.dispatch import run_inline
 

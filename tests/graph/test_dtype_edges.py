@@ -10,7 +10,7 @@ import pytest
 
 import d2lmini
 from d2lmini import autograd, nd
-from d2lmini.bfloat16 import is_float
+from d2lmini.base.dtypes import is_float
 from d2lmini.gluon import nn
 
 

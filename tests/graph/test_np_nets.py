@@ -7,7 +7,8 @@ import numpy as onp
 import pytest
 from oracle import Oracle
 
-from d2lmini import autograd, np, npx, util
+from d2lmini import autograd, np, npx
+from d2lmini.base import util
 from d2lmini.gluon import HybridBlock, SymbolBlock, nn
 from d2lmini.symbol import NotImplementedForSymbol
 

@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, cpu, d2l, gluon, init, metric, nd, optimizer, serialize, sym
+from d2lmini import MXNetError, cpu, d2l, gluon, init, metric, nd, optimizer, sym
 from d2lmini.compat.mxnet_alias import runner
 from d2lmini.gluon.data.vision import datasets
+from d2lmini.ndarray import serialize
 from d2lmini.optimizer import updater as updaters
 
 ROOT = Path(__file__).parents[2]

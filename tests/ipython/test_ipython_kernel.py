@@ -156,7 +156,8 @@ def test_errors_of_the_program_are_as_they_were(kernel: Kernel):
     ],
 )
 def test_outside_ipython_all_is_as_python_shows_it(line: str, texts: list[str]):
-    program = f"import sys\nfrom d2lmini import nd\nprint('d2lmini.ipython' in sys.modules)\n{line}"
+    shown = "print('d2lmini.widgets.ipython' in sys.modules)"
+    program = f"import sys\nfrom d2lmini import nd\n{shown}\n{line}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "False\n"
     assert [text for text in texts if text not in done.stderr] == []

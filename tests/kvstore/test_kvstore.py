@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gpu_kinds import WITH_CPU, some_gpus
 
-from d2lmini import MXNetError, cpu, engine, gpu, instrument, kvstore, nd, optimizer
+from d2lmini import MXNetError, cpu, engine, gpu, kvstore, nd, optimizer
+from d2lmini.base import instrument
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
 
 TWO = [cpu(0), cpu(1)]

@@ -10,7 +10,8 @@ import pytest
 from oracle import Oracle
 
 import d2lmini
-from d2lmini import engine, instrument, metric, nd
+from d2lmini import engine, metric, nd
+from d2lmini.base import instrument
 
 #: (metric, updates of (label, pred), value)
 TABLE = [

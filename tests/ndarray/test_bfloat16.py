@@ -13,8 +13,9 @@ from op_rows.table import OP_ROWS, find
 from oracle import Oracle
 from rows import by, over
 
-from d2lmini import MXNetError, autograd, engine, gluon, nd, optimizer, serialize, sym
+from d2lmini import MXNetError, autograd, engine, gluon, nd, optimizer, sym
 from d2lmini.graph.cached_op import CachedOp
+from d2lmini.ndarray import serialize
 from d2lmini.ops.core import Op
 
 bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from oracle import Oracle
 
-from d2lmini import serialize
 from d2lmini.base import MXNetError
+from d2lmini.ndarray import serialize
 
 HERE = pathlib.Path(__file__).parents[1]
 PARAMS = HERE / "data" / "params"

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from interrupts import PACKAGE
 
-from d2lmini import autograd, engine, gluon, instrument, nd
+from d2lmini import autograd, engine, gluon, nd
+from d2lmini.base import instrument
 from d2lmini.gluon import nn
 from d2lmini.ndarray import dispatch
 from d2lmini.ops.core import registry

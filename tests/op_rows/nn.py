@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d2lmini.random_state import Key
+from d2lmini.ops.random_state import Key
 from op_rows.case import Case, draw
 
 OWN = "an op of ours alone"

@@ -9,7 +9,7 @@ import d2lmini
 from d2lmini import MXNetError, nd
 from d2lmini.ops import pool
 from d2lmini.ops.core import ALL, modes, registry
-from d2lmini.random_state import Key
+from d2lmini.ops.random_state import Key
 
 rng = np.random.default_rng(0)
 

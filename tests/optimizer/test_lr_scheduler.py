@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2lmini import lr_scheduler, nd, optimizer
-from d2lmini.lr_scheduler import (
+from d2lmini import nd, optimizer
+from d2lmini.optimizer import lr_scheduler
+from d2lmini.optimizer.lr_scheduler import (
     CosineScheduler,
     FactorScheduler,
     LRScheduler,

@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2lmini import MXNetError, autograd, cpu, engine, instrument, nd, optimizer, serialize, sym
-from d2lmini.lr_scheduler import CosineScheduler, FactorScheduler
+from d2lmini import MXNetError, autograd, cpu, engine, nd, optimizer, sym
+from d2lmini.base import instrument
+from d2lmini.ndarray import serialize
 from d2lmini.ops.core import invoke, registry
 from d2lmini.ops.update_multi import BLOCK, pieces_of
 from d2lmini.optimizer import Optimizer
+from d2lmini.optimizer.lr_scheduler import CosineScheduler, FactorScheduler
 
 SHAPES = [(3, 4), (5,), (1, 2)]
 

@@ -19,7 +19,8 @@ from svg_words import words_of
 from worlds import until
 
 import d2lmini
-from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
+from d2lmini import MXNetError, cpu, engine, gpu, nd, profile, virtual_gpus
+from d2lmini.base import instrument
 from d2lmini.device.parallel import parallel_for
 from d2lmini.draw.timeline import columns
 from d2lmini.gluon import nn

@@ -13,7 +13,6 @@ import pytest
 from d2lmini import (
     MXNetError,
     autograd,
-    callsite,
     engine,
     gluon,
     gpu,
@@ -24,6 +23,7 @@ from d2lmini import (
     profiler,
     virtual_gpus,
 )
+from d2lmini.base import callsite
 from d2lmini.gluon import nn
 from d2lmini.profiler.columns import FACTS
 from d2lmini.profiler.records import Operation

@@ -7,7 +7,7 @@ import re
 import pytest
 from worlds import ROOT, run_program
 
-from d2lmini import environment
+from d2lmini.base import environment
 
 WRONG = [
     ("D2LMINI_EXIT_DEADLINE_S", "", "seconds, 0 or more"),

@@ -23,7 +23,8 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 
 import d2lmini
-from d2lmini import autograd, files, gluon, kvstore, nd, sym
+from d2lmini import autograd, gluon, kvstore, nd, sym
+from d2lmini.device import files
 from d2lmini.gluon import nn
 
 

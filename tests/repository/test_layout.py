@@ -24,16 +24,15 @@ MAX_LINES = 450
 
 # Floor -> what lives there, by the name right below `d2lmini`; "__init__" is d2lmini/__init__.py.
 FLOORS = {
-    0: """addons base bfloat16 context environment families forks instrument callsite left_out
-        threads renamed scopes signatures util weak""",
-    1: "engine device draw files serialize random_state",
+    0: "addons base context",
+    1: "engine device draw",
     2: "ops",
     3: "autograd",
     4: "ndarray graph symbol",
-    5: "initializer lr_scheduler metric np npx optimizer runtime kvstore visualization",
+    5: "initializer metric np npx optimizer kvstore",
     6: "gluon",
     7: "profiler widgets contrib",
-    8: "cli d2l ipython random __init__ __main__",
+    8: "cli d2l __init__ __main__",
     9: "compat cuda distributed onnx",
 }
 ADDONS = frozenset(FLOORS[9].split())

@@ -20,7 +20,8 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
-from d2lmini import autograd, engine, gluon, instrument, random_state, scopes, util
+from d2lmini import autograd, engine, gluon, instrument, util
+from d2lmini.base import scopes
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links
@@ -30,6 +31,7 @@ from d2lmini.engine import scheduler, signals
 from d2lmini.gluon import naming as block_naming
 from d2lmini.gluon import rnn
 from d2lmini.graph import lazy, symbolic_trace
+from d2lmini.ops import random_state
 from d2lmini.ops.core import Modes, modes
 from d2lmini.profiler import lint
 from d2lmini.symbol import AttrScope, naming

@@ -51,9 +51,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import callsite, instrument
-from d2lmini.base import MXNetError
-from d2lmini.callsite import Site
+from d2lmini.base import MXNetError, callsite, instrument
+from d2lmini.base.callsite import Site
 from d2lmini.device import errstate, storage
 from d2lmini.device.storage import RED_ZONE
 from d2lmini.engine.core import lock

@@ -24,7 +24,7 @@ def install(mx):
         package = sys.modules[f"d2lmini.{folder}"] = ModuleType(f"d2lmini.{folder}")
         package.__path__ = [str(LIBRARY / folder)]
     # A stopwatch of the library also counts what is pending.
-    mx.callsite, mx.engine.waitall = ModuleType("callsite"), mx.nd.waitall
+    mx.base.callsite, mx.engine.waitall = ModuleType("callsite"), mx.nd.waitall
     mx.engine.stats = lambda: SimpleNamespace(pending=0)
     from d2lmini.compat.books import loops, models, second
 

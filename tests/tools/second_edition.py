@@ -73,94 +73,6 @@ def curves(board):
 # -- attention.py ----------------------------------------------------------------------------------
 
 
-def masked_softmax(library):
-    d2l, draw = helpers(library), Draw(library)
-    X = draw(2, 2, 4)
-    lens = [None, library.np.array([2, 3]), library.np.array([[1, 3], [2, 4]])]
-    return [d2l.masked_softmax(X, valid).asnumpy() for valid in lens]
-
-
-def dot_product_attention(library):
-    d2l, draw = helpers(library), Draw(library)
-    attention = d2l.DotProductAttention(dropout=0.5)
-    attention.initialize()
-    y = attention(draw(2, 1, 2), draw(2, 10, 2), draw(2, 10, 4), library.np.array([2, 6]))
-    return [y.asnumpy(), attention.attention_weights.asnumpy()]
-
-
-def additive_attention(library):
-    d2l, draw = helpers(library), Draw(library)
-    net = d2l.AdditiveAttention(num_hiddens=8, dropout=0)
-    arrays = draw(2, 3, 20), draw(2, 10, 2), draw(2, 10, 4), library.np.array([2, 6])
-    return [*forward_backward(library, draw, net, *arrays), net.attention_weights.asnumpy()]
-
-
-def multi_head_attention(library):
-    d2l, draw = helpers(library), Draw(library)
-    net = d2l.MultiHeadAttention(num_hiddens=12, num_heads=3, dropout=0, use_bias=True)
-    X, Y = draw(2, 4, 12), draw(2, 6, 12)
-    found = forward_backward(library, draw, net, X, Y, Y, library.np.array([3, 2]))
-    return [*found, net.attention.attention_weights.asnumpy()]
-
-
-def positional_encoding(library):
-    d2l, draw = helpers(library), Draw(library)
-    net = d2l.PositionalEncoding(6, 0, max_len=20)
-    net.initialize()
-    return [net.P.asnumpy(), net(draw(1, 5, 6)).asnumpy()]
-
-
-def transformer_encoder_block(library):
-    d2l, draw = helpers(library), Draw(library)
-    net = d2l.TransformerEncoderBlock(8, 12, 2, 0)
-    return forward_backward(library, draw, net, draw(2, 5, 8), library.np.array([3, 2]))
-
-
-def sequence_to_sequence(library):
-    """An encoder, a decoder, the loss, a step of training and a prediction."""
-    d2l, draw = helpers(library), Draw(library)
-    np_, nn = library.np, library.gluon.nn
-
-    class Decoder(d2l.Decoder):
-        def __init__(self):
-            super().__init__()
-            self.embedding, self.rnn = nn.Embedding(7, 4), d2l.GRU(5, 2)
-            self.dense = nn.Dense(7, flatten=False)
-            self.attention_weights = np_.ones(1)
-
-        def init_state(self, enc_all_outputs, *args):
-            return enc_all_outputs
-
-        def forward(self, X, state):
-            enc_outputs, hidden = state
-            context = np_.tile(enc_outputs[-1], (X.shape[1], 1, 1))
-            embs = np_.concatenate((self.embedding(X.T), context), axis=-1)
-            outputs, hidden = self.rnn(embs, hidden)
-            return self.dense(outputs).swapaxes(0, 1), [enc_outputs, hidden]
-
-    encoder = d2l.Seq2SeqEncoder(9, 4, 5, 2)
-    src, tgt = np_.array(draw.rng.randint(0, 9, (3, 4))), np_.array(draw.rng.randint(0, 7, (3, 5)))
-    lens = np_.array([4, 2, 3])
-    batch = [src.astype("float32"), tgt[:, :-1], lens, tgt[:, 1:]]
-    model = d2l.Seq2Seq(encoder, Decoder(), tgt_pad=1, lr=0.01)
-    model.decoder.initialize()
-    model(*batch[:-1])
-    draw.weights(model)
-
-    class Data(d2l.DataModule):
-        def get_dataloader(self, train):
-            return [batch]
-
-    before = model.loss(model(*batch[:-1]), batch[-1])  # of the steps that are no padding
-    d2l.Trainer(max_epochs=3, gradient_clip_val=1).fit(model, Data())
-    outputs, weights = model.predict_step(batch, library.cpu(), 4, save_attention_weights=True)
-    outs, state = encoder(src)
-    return [
-        float(before), curves(model.board), outputs.asnumpy(), len(weights),
-        outs.asnumpy(), state.shape,
-    ]  # fmt: skip
-
-
 # -- oop.py and models.py --------------------------------------------------------------------------
 
 
@@ -224,33 +136,11 @@ def classification(library):
     ]  # fmt: skip
 
 
-def language_models(library):
-    """Recurrent nets on arrays and by Gluon: training and prediction."""
-    d2l, draw = helpers(library), Draw(library)
-    vocab = d2l.Vocab(list("abc de"))
-    text = draw.rng.randint(1, 7, (12, 6)).astype("float32")
-    X, Y = library.np.array(text[:, :-1]), library.np.array(text[:, 1:])
-    data = data_of(d2l, X, Y, batch_size=4, num_train=8)
-    found = []
-    scratch = d2l.RNNLMScratch(d2l.RNNScratch(len(vocab), 5), len(vocab), lr=1)
-    for param in scratch.parameters():
-        param[:] = draw(*param.shape, scale=0.3)
-    layers = [d2l.RNN(5), d2l.GRU(5, 2)]
-    models = [scratch, *(d2l.RNNLM(layer, len(vocab), lr=1) for layer in layers)]
-    for model in models:
-        model(X)
-        draw.weights(model)
-        d2l.Trainer(max_epochs=2, gradient_clip_val=1).fit(model, data)
-        found += [curves(model.board), model(X).asnumpy(), model.predict("ab", 5, vocab)]
-    return found
-
-
 def residual_blocks(library):
     d2l, draw = helpers(library), Draw(library)
     X = draw(2, 4, 6, 6)
     nets = [
         d2l.Residual(4), d2l.Residual(6, use_1x1conv=True, strides=2),
-        d2l.ResNeXtBlock(8, 4, 0.5, use_1x1conv=True, strides=2), d2l.ResNeXtBlock(4, 2, 1),
     ]  # fmt: skip
     found = []
     for net in nets:
@@ -260,28 +150,6 @@ def residual_blocks(library):
 
 
 # -- training.py -----------------------------------------------------------------------------------
-
-
-def optimizers(library):
-    d2l, draw = helpers(library), Draw(library)
-    np_ = library.np
-    data = d2l.load_array((draw(40, 3), draw(40)), 10, is_train=False)
-
-    def train(params, states, hyperparams):
-        for p in params:
-            p[:] -= hyperparams["lr"] * p.grad
-
-    normal = np_.random.normal
-    np_.random.normal = lambda **options: normal(**options) * 0  # the weights it begins with
-    try:
-        text, (times, losses) = printed(d2l.train_ch11, train, None, {"lr": 0.05}, data, 3, 20)
-    finally:
-        np_.random.normal = normal
-    path = d2l.train_2d(
-        lambda x1, x2, s1, s2, grad: (*(v - 0.1 * g for v, g in zip((x1, x2), grad(x1, x2))), 0, 0),
-        5, lambda x1, x2: (2 * x1, 4 * x2),
-    )  # fmt: skip
-    return [text, len(times) == len(losses), losses, path]
 
 
 def evaluation(library):
@@ -294,12 +162,11 @@ def evaluation(library):
     for device in (library.cpu(0), library.cpu(1)):
         net(X.as_in_ctx(device))
     draw.weights(net)
-    loss = library.gluon.loss.SoftmaxCrossEntropyLoss()
     scores = net(X)
     return [
         d2l.accuracy(scores, y), d2l.accuracy(scores.argmax(axis=1), y),
         d2l.evaluate_accuracy(net, data), d2l.evaluate_accuracy_gpu(net, data),
-        d2l.evaluate_accuracy_gpus(net, data), d2l.evaluate_loss(net, data, loss),
+        d2l.evaluate_accuracy_gpus(net, data),
         d2l.squared_loss(scores[:, 0], np_.ones((12, 1))).asnumpy(),
     ]  # fmt: skip
 

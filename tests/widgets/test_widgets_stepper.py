@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import engine, instrument, nd
+from d2lmini import engine, nd
+from d2lmini.base import instrument
 from d2lmini.widgets import stepper_words as words
 from d2lmini.widgets.stepper import Stepper
 from d2lmini.widgets.stepper_play import Playback

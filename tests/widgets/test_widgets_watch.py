@@ -13,8 +13,8 @@ import pytest
 from worlds import until
 
 import d2lmini
-from d2lmini import engine, gpu, instrument, nd, virtual_gpus
-from d2lmini.base import MXNetError
+from d2lmini import engine, gpu, nd, virtual_gpus
+from d2lmini.base import MXNetError, instrument
 from d2lmini.widgets import base, refresher
 from d2lmini.widgets.watch_records import RecentRecords, waiting_now
 
@@ -177,7 +177,8 @@ def test_a_forked_child_does_not_watch():
 import os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tried here
 import d2lmini
-from d2lmini import instrument, nd
+from d2lmini.base import instrument
+from d2lmini import nd
 with d2lmini.watch() as w:
     nd.ones((300, 300)).wait_to_read()
     child = os.fork()

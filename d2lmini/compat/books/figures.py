@@ -68,17 +68,13 @@ def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
     pyplot().ylabel("loss")
 
 
-def show_trace_2d(
-    f: Callable[..., Any], results: Iterable[tuple[Any, Any]], xp: Any = None
-) -> None:
-    """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it; `xp` makes
-    the arrays that f takes, by default NumPy."""
-    xp = xp or np
+def show_trace_2d(f: Callable[..., Any], results: Iterable[tuple[Any, Any]]) -> None:
+    """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it."""
     set_figsize()
     plt = pyplot()
     plt.plot(*zip(*[(float(x1), float(x2)) for x1, x2 in results]), "-o", color="#ff7f0e")
-    x1, x2 = xp.meshgrid(xp.arange(-5.5, 1.0, 0.1), xp.arange(-3.0, 1.0, 0.1))
-    plt.contour(as_numpy(x1), as_numpy(x2), as_numpy(f(x1, x2)), colors="#1f77b4")
+    x1, x2 = np.meshgrid(np.arange(-5.5, 1.0, 0.1), np.arange(-3.0, 1.0, 0.1))
+    plt.contour(x1, x2, as_numpy(f(x1, x2)), colors="#1f77b4")
     plt.xlabel("x1")
     plt.ylabel("x2")
 

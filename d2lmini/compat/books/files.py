@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tarfile
-import zipfile
 from pathlib import Path
 
 DATA_URL = "http://d2l-data.s3-accelerate.amazonaws.com/"
@@ -46,29 +44,3 @@ def download(url: str, folder: str = "../data", sha1_hash: str | None = None) ->
     if sha1_hash and hashlib.sha1(path.read_bytes()).hexdigest() != sha1_hash:
         raise ValueError(f"{path} has another SHA-1 than {sha1_hash}: fetch it from {url}")
     return str(path)
-
-
-def extract(filename: str, folder: str | None = None) -> None:
-    """Unpack a .zip or .tar.gz file beside itself, or into `folder`; ValueError for another."""
-    base = folder or os.path.dirname(filename)
-    if filename.endswith(".zip"):
-        with zipfile.ZipFile(filename) as archive:
-            archive.extractall(base)
-    elif filename.endswith((".tar", ".gz", ".tgz")):
-        with tarfile.open(filename) as archive:
-            archive.extractall(base, filter="data")
-    else:
-        raise ValueError(f"extract: {filename} is neither .zip nor .tar.gz")
-
-
-def download_extract(name: str, folder: str | None = None) -> str:
-    """`download` and `extract`; the path of what was unpacked."""
-    filename = download(name)
-    extract(filename)
-    return os.path.join(os.path.dirname(filename), folder or Path(filename).stem)
-
-
-def download_all() -> None:
-    """`download` of everything in DATA_HUB."""
-    for name in DATA_HUB:
-        download(name)

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import gluon
+from d2lmini import autograd, gluon, init
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError
 from d2lmini.compat.books import loops
 from d2lmini.compat.books.figures import as_numpy, plot_losses, show_images, use_svg_display
 from d2lmini.compat.books.files import find_file
 from d2lmini.compat.books.loops import Batches, Net
+from d2lmini.compat.books.models import linreg, squared_loss
 from d2lmini.context import Context, cpu
 from d2lmini.d2l.accuracy import Split, evaluate_accuracy, split_batch
-from d2lmini.d2l.context import try_all_gpus
 from d2lmini.gluon.data.vision import transforms
 
 # -- data ------------------------------------------------------------------------------------------
@@ -171,28 +171,6 @@ def train_ch5(
     train(train_iter, test_iter, net, loss, trainer, ctx, num_epochs)
 
 
-def train_batch_ch13(
-    net: Any, features: Any, labels: Any, loss: Net, trainer: Any, devices: list[Context],
-    split_f: Split = split_batch,
-) -> tuple[Any, Any]:  # fmt: skip
-    """One step on a batch, split over the devices: (the sum of the losses, how many were right),
-    NDArrays of one number on the CPU; does not wait."""
-    return loops.train_batch(net, features, labels, loss, trainer.step, devices, split_f)
-
-
-def train_ch13(
-    net: Any, train_iter: Batches, test_iter: Batches, loss: Net, trainer: Any, num_epochs: int,
-    devices: list[Context] | None = None, split_f: Split = split_batch,
-) -> None:  # fmt: skip
-    """Train a classifier on all `devices` (None: all GPUs); prints a line per epoch."""
-    line = (
-        "epoch {epoch}, loss {loss:.3f}, train acc {acc:.3f}, test acc {test_acc:.3f}, "
-        "{speed:.1f} examples/sec on {devices}"
-    )
-    devices = devices or try_all_gpus()
-    _train(net, train_iter, test_iter, loss, trainer.step, num_epochs, devices, split_f, line)
-
-
 def _train(
     net: Net, train_iter: Batches, test_iter: Batches, loss: Net, step: Callable[[int], Any],
     num_epochs: int, devices: list[Context], split_f: Split, line: str,
@@ -220,9 +198,12 @@ def train_2d(trainer: Net) -> list[tuple[Any, Any]]:
     trainer(x1, x2, s1, s2) returns the next values of all four; the states s1 and s2 are 0 at
     first.
     """
-    results = loops.descend_2d(trainer)
-    x1, x2 = results[-1]
-    print(f"epoch {len(results) - 1}, x1 {float(x1):f}, x2 {float(x2):f}")
+    x1, x2, s1, s2 = -5, -2, 0, 0
+    results = [(x1, x2)]
+    for _ in range(20):
+        x1, x2, s1, s2 = trainer(x1, x2, s1, s2)
+        results.append((x1, x2))
+    print(f"epoch 20, x1 {float(x1):f}, x2 {float(x2):f}")
     return results
 
 
@@ -233,8 +214,11 @@ def train_ch7(
     """Linear regression by an optimizer written by hand, `trainer_fn(params, states, hyperparams)`;
     draws the loss over the epochs. Each gradient is that of the batch's mean loss."""
     w, b = nd.random.normal(scale=0.01, shape=(features.shape[1], 1)), nd.zeros(1)
-    regression = loops.regress_by_hand(w, b, trainer_fn, states, hyperparams)
-    _regress(regression, features, labels, batch_size, num_epochs)
+    for param in (w, b):
+        param.attach_grad()
+    step = lambda: trainer_fn([w, b], states, hyperparams)  # noqa: E731
+    net = lambda X: linreg(X, w, b)  # noqa: E731
+    _regress(net, squared_loss, step, features, labels, batch_size, num_epochs)
 
 
 def train_gluon_ch7(
@@ -242,21 +226,29 @@ def train_gluon_ch7(
     batch_size: int = 10, num_epochs: int = 2,
 ) -> None:  # fmt: skip
     """Linear regression by one of Gluon's optimizers, given by name; draws the loss as above."""
-    regression = loops.regress_by_name(trainer_name, trainer_hyperparams)
-    _regress(regression, features, labels, batch_size, num_epochs)
+    net = gluon.nn.Dense(1)
+    net.initialize(init.Normal(sigma=0.01))
+    trainer = gluon.Trainer(net.collect_params(), trainer_name, trainer_hyperparams)
+    loss, step = gluon.loss.L2Loss(), lambda: trainer.step(1)
+    _regress(net, loss, step, features, labels, batch_size, num_epochs)
 
 
 def _regress(
-    regression: loops.Regression, features: Any, labels: Any, batch_size: int, num_epochs: int
+    net: Net, loss: Net, step: Net, features: Any, labels: Any, batch_size: int, num_epochs: int
 ) -> None:
-    """The loop of both functions. The loss over all examples is taken every 100 examples."""
-    net, loss, _ = regression
+    """The loop of both functions, with steps on the mean loss of each batch. The loss over all
+    examples is taken every 100 examples."""
     losses = [loss(net(features), labels).mean()]
     start = time.time()
     batches = loops.load_array((features, labels), batch_size)
-    for _, i, _ in loops.optimize(regression, batches, num_epochs):
-        if i * batch_size % 100 == 0:
-            losses.append(loss(net(features), labels).mean())
+    for _ in range(num_epochs):
+        for i, (X, y) in enumerate(batches, start=1):
+            with autograd.record():
+                l = loss(net(X), y).mean()
+            l.backward()
+            step()
+            if i * batch_size % 100 == 0:
+                losses.append(loss(net(features), labels).mean())
     values = [float(l) for l in losses]
     seconds = (time.time() - start) / num_epochs
     print(f"loss: {values[-1]:f}, {seconds:f} sec per epoch")

@@ -2,9 +2,6 @@
 
     loss, accuracy, n = train_epoch(net, train_iter, loss, trainer.step, [cpu(0), cpu(1)])
 
->>> descend_2d(lambda x1, x2, s1, s2: (x1 / 2, x2 / 2, 0, 0), steps=1)
-[(-5, -2), (-2.5, -1.0)]
-
 Losses and hits are summed on the CPU and read once per epoch: the loops never wait for a batch, so
 the next batch begins while the last gradients are still being computed. The engine's bound on
 pending bytes keeps memory low. (The books' own loops read each batch's loss, which waits.)
@@ -14,19 +11,16 @@ The arrays may be those of `nd` or of `np`: nothing here makes one from numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from d2lmini import autograd, gluon, init
+from d2lmini import autograd, gluon
 from d2lmini import ndarray as nd
-from d2lmini.compat.books.models import linreg, squared_loss
 from d2lmini.context import Context, cpu
 from d2lmini.d2l.accuracy import Parts, Split, count_hits, evaluate_accuracy, split_batch
 
 Net = Callable[..., Any]
 Batches = Iterable[Any]
-#: A net, its loss, and what makes a step after `backward`.
-Regression = tuple[Net, Net, Callable[[], Any]]
 
 
 # -- classifiers -----------------------------------------------------------------------------------
@@ -94,54 +88,6 @@ def grad_clipping(params: Sequence[Any], theta: float, ctx: Context | None = Non
     factor = nd.minimum(theta / nd.maximum(norm, 1e-30), 1.0)
     for param in params:
         param.grad[:] *= factor.as_in_context(param.context)
-
-
-def regress_by_hand(w: Any, b: Any, trainer_fn: Net, states: Any, hyperparams: Any) -> Regression:
-    """Linear regression on arrays; `trainer_fn(params, states, hyperparams)` makes a step."""
-    for param in (w, b):
-        param.attach_grad()
-    step = lambda: trainer_fn([w, b], states, hyperparams)  # noqa: E731
-    return lambda X: linreg(X, w, b), squared_loss, step
-
-
-def regress_by_name(trainer_name: str, hyperparams: dict[str, Any]) -> Regression:
-    """Linear regression by one of Gluon's optimizers."""
-    net = gluon.nn.Sequential()
-    net.add(gluon.nn.Dense(1))
-    net.initialize(init.Normal(sigma=0.01))
-    trainer = gluon.Trainer(net.collect_params(), trainer_name, hyperparams)
-    return net, gluon.loss.L2Loss(), lambda: trainer.step(1)
-
-
-def optimize(
-    regression: Regression, batches: Batches, num_epochs: int
-) -> Iterator[tuple[int, int, int]]:
-    """Make a step on the mean loss of each batch, then yield the epoch, the number of the batch in
-    it (from 1), and the number of examples so far, in all epochs."""
-    net, loss, step = regression
-    n = 0
-    for epoch in range(num_epochs):
-        for i, (X, y) in enumerate(batches, start=1):
-            with autograd.record():
-                l = loss(net(X), y).mean()
-            l.backward()
-            step()
-            n += X.shape[0]
-            yield epoch, i, n
-
-
-def descend_2d(trainer: Net, steps: int = 20, *more: Any) -> list[tuple[Any, Any]]:
-    """Steps of an optimizer on two numbers, from (-5, -2); returns all visited points.
-
-    trainer(x1, x2, s1, s2, *more) returns the next values of all four; the states s1 and s2 are 0
-    at first.
-    """
-    x1, x2, s1, s2 = -5, -2, 0, 0
-    results = [(x1, x2)]
-    for _ in range(steps):
-        x1, x2, s1, s2 = trainer(x1, x2, s1, s2, *more)
-        results.append((x1, x2))
-    return results
 
 
 def load_array(data_arrays: Iterable[Any], batch_size: int, is_train: bool = True) -> Any:

@@ -39,6 +39,7 @@ from types import ModuleType
 from typing import Any
 
 import d2lmini
+from d2lmini.addons import MODULES
 from d2lmini.base import alias
 from d2lmini.compat.left_out import Missing, stand_in
 from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
@@ -162,6 +163,9 @@ def _ours(top: str, rest: str) -> Any:
     if top != "mxnet":
         path = f"{_BOOK}.{rest}" if rest and rest != "utils" else _BOOK
     elif rest in _ELSEWHERE or rest.partition(".")[0] in _MODULES:
+        above, _, last = rest.rpartition(".")
+        if above in ("ndarray.numpy", "ndarray.numpy_extension", "symbol.numpy_extension"):
+            rest = f"{_ELSEWHERE[above]}.{last}"
         path = f"d2lmini.{_ELSEWHERE.get(rest, rest)}"
     else:
         return None
@@ -231,6 +235,8 @@ def _find(name: str) -> Any:
     return found
 
 
+_PUBLIC = {module: public for public, module in MODULES.items()}
+
 # Attributes of modules of d2lmini as they were before: (module, name, former value).
 _ABSENT = object()
 _hung: list[tuple[Any, str, Any]] = []
@@ -248,7 +254,8 @@ def _open(module: ModuleType) -> None:
     own: Callable[[str], Any] | None = getattr(module, "__getattr__", None)
     if getattr(own, "__module__", None) == __name__:
         return
-    path = module.__name__.removeprefix("d2lmini.").removeprefix("compat.")
+    path = _PUBLIC.get(module.__name__, module.__name__)
+    path = path.removeprefix("d2lmini.").removeprefix("compat.")
 
     def find_name(wanted: str) -> Any:
         try:

@@ -5,7 +5,15 @@ read, not run.
     found = examine("old.ipynb")
     [name.name for name in found.missing]              # ["mxnet.image.imread"]
 
-`names_used.py` finds the names, `ask.py` asks the library for each.
+`names_used.py` finds the names, `ask.py` asks the library for each. `differences.txt` says what
+d2lmini does differently from MXNet 1.9.1 on purpose; docs/migration.md shows it as a table. A
+paragraph of it is a row, with the names that it is about, if any ("nd.arange(dtype)" is a call of
+`nd.arange` with the keyword `dtype`):
+
+    a failed operation
+      MXNet: raises once, at a wait
+      d2lmini: raises at every wait that meets it
+      names: nd.arange(dtype) nd.mean
 """
 
 from __future__ import annotations
@@ -17,15 +25,38 @@ import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from d2lmini.base import LeftOut
+from d2lmini.base.left_out import reason_of
 from d2lmini.compat.mxnet_alias import install_as_mxnet, short
 from d2lmini.compat.mxnet_alias.ask import ask
-from d2lmini.compat.mxnet_alias.differences import DIFFERENCES, Difference
 from d2lmini.compat.mxnet_alias.names_used import Use, names_used
 from d2lmini.compat.mxnet_alias.notebook import Cell, is_ipython, parse, plain_python, read_cells
-from d2lmini.left_out import reason_of
 from d2lmini.ndarray import NDArray
+
+
+class Difference(NamedTuple):
+    """A row: what differs, what MXNet does, what d2lmini does; in Markdown."""
+
+    what: str
+    mxnet: str
+    here: str
+    names: str = ""
+
+
+_PATTERN = re.compile(r"(.*?) MXNet: (.*?) d2lmini: (.*?)(?: names: (.*))?")
+
+
+def _read(paragraph: str) -> Difference:
+    found = _PATTERN.fullmatch(" ".join(paragraph.split()))
+    assert found is not None, paragraph
+    return Difference(*found.groups(default=""))
+
+
+_TEXT = Path(__file__).with_name("differences.txt").read_text(encoding="utf-8")
+DIFFERENCES = [_read(paragraph) for paragraph in _TEXT.split("\n\n")]
 
 
 @dataclass

@@ -15,13 +15,19 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 _IPYTHON = re.compile(r"[%!?]|\S.*\?$|[\w\s,.*\[\]]+=\s*[%!]")
+# Commands of IPython that have no effect on a program that runs from top to bottom.
+_SILENT = ("matplotlib", "config", "load_ext", "autoreload", "reload_ext", "pylab")
+# Commands that run the rest of their line, or of their cell.
+_TRANSPARENT = ("time", "timeit", "prun", "capture")
 
 
 class Cell(NamedTuple):
@@ -52,6 +58,36 @@ def read_cells(path: str) -> list[Cell]:
 def is_ipython(line: str) -> bool:
     """True if a line that is not Python looks like IPython's: `%magic`, `!command`, `help?`."""
     return _IPYTHON.match(line.strip()) is not None
+
+
+def to_python(cell: Cell, name: str) -> str:
+    """The cell's text without IPython's syntax, with the same line numbers: `%time` and its kin run
+    what follows them, and what only IPython understands is left out with a note. SyntaxError, in a
+    file called `name`, if a line is neither Python nor IPython."""
+    source = cell.source
+    if source.startswith("%%"):
+        first, _, rest = source.partition("\n")
+        if first[2:].partition(" ")[0].strip() not in _TRANSPARENT:
+            return _leave_out(cell, "the whole cell", first)
+        source = "\n" + rest
+    return plain_python(source, lambda line: _line_to_python(cell, line), name)
+
+
+def _line_to_python(cell: Cell, line: str) -> str | None:
+    if not is_ipython(line):
+        return None
+    command, _, rest = line[1:].partition(" ") if line.startswith("%") else ("", "", "")
+    if command in _TRANSPARENT:
+        return rest.strip() or "pass"
+    if command == "matplotlib":
+        # There is no page for figures: draw them in memory, for savefig.
+        os.environ.setdefault("MPLBACKEND", "Agg")
+    return "pass" if command in _SILENT else _leave_out(cell, "this line", line)
+
+
+def _leave_out(cell: Cell, what: str, text: str) -> str:
+    print(f"{cell.name}: {what} is left out, only IPython understands it: {text}", file=sys.stderr)
+    return "pass"
 
 
 def plain_python(source: str, translate: Callable[[str], str | None], name: str = "<cell>") -> str:

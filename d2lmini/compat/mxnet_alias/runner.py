@@ -6,7 +6,7 @@
 For the program everything is as if Python had started it: `__name__` is "__main__", `sys.argv` is
 its own, its folder comes first on `sys.path`, and a traceback shows only its lines. A notebook's
 code cells run in order in one namespace; the value of a cell's last line is printed, and a
-traceback names the cell. `magics.py` handles lines that only IPython understands.
+traceback names the cell.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.compat.mxnet_alias import failure, install_as_mxnet
-from d2lmini.compat.mxnet_alias.magics import shell_of, to_python
-from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells
-from d2lmini.compat.mxnet_alias.recorder import Recorder
-from d2lmini.scopes import contextmanager
+from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells, to_python
 
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
@@ -37,30 +34,24 @@ def run(
     path: str | os.PathLike[str],
     arguments: Sequence[str] = (),
     keep_going: bool = False,
-    output: str | None = None,
 ) -> int:
     """Run a .py or .ipynb file as the program; returns its exit status.
 
     Errors of the program are printed as Python prints them and give 1; SystemExit passes through.
-    A notebook ends at the first cell that fails, or runs all cells (`keep_going`); `output` is the
-    file to which it is written with what its cells printed and showed.
+    A notebook ends at the first cell that fails, or runs all cells (`keep_going`).
     FileNotFoundError when there is no such file, ValueError for a notebook that cannot be read.
     """
     path = os.fspath(path)
     notebook = path.endswith(".ipynb")
     cells = read_cells(path) if notebook else []
     source = b"" if notebook else Path(path).read_bytes()
-    recorder = Recorder(path) if output else None
     install_as_mxnet()
     failures: list[failure.Failure] = []
     with _as_main(path, arguments, notebook) as module:
         for index, cell in enumerate(cells or [Cell("", "")]):
             file = f"{path}, {cell.name}" if cell.name else path
             try:
-                if recorder and cells:
-                    with recorder.cell(index, module):
-                        _run_cell(cell, file, module)
-                elif notebook:
+                if notebook:
                     _run_cell(cell, file, module)
                 else:
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
@@ -76,9 +67,6 @@ def run(
                     return 130
                 if not keep_going:
                     break
-            finally:
-                if recorder and output:
-                    recorder.write(output)
     if notebook and failures:
         _summarize(len(cells), left, failures, keep_going)
     return int(bool(failures))
@@ -109,8 +97,6 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
     sys.path.insert(0, folder)
     if notebook:
         vars(module)["display"] = _display
-        if find_spec("IPython") is not None:
-            vars(module)["get_ipython"] = lambda: shell_of(module)
     else:
         # Child processes run the program again, as "__mp_main__", to find its functions; they start
         # with the module `spawned`, which installs the alias first.
@@ -143,7 +129,7 @@ def _show(error: BaseException) -> None:
 def _run_cell(cell: Cell, name: str, module: ModuleType) -> None:
     """Execute a cell; print the value of an expression at its end, unless a `;` follows."""
     linecache.cache[name] = _lines(cell.source, name)
-    source = to_python(cell, name, module)
+    source = to_python(cell, name)
     linecache.cache[name] = _lines(source, name)
     tree = parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None

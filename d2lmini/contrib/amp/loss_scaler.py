@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.contrib.amp.casts import current
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
@@ -30,7 +31,6 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
 from d2lmini.ops.update_multi import multi_all_finite
 from d2lmini.optimizer import Optimizer
-from d2lmini.scopes import contextmanager
 
 
 class LossScaler:

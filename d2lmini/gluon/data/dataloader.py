@@ -32,13 +32,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from d2lmini import random_state
 from d2lmini.context import cpu_pinned
 from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, default_mp_batchify_fn
 from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, state_of
 from d2lmini.gluon.data.workers import Answer, ThreadPool, load
 from d2lmini.ndarray import NDArray
+from d2lmini.ops import random_state
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
 

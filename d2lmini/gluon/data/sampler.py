@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import random_state
+from d2lmini.ops import random_state
 
 __all__ = [
     "BatchSampler", "FilterSampler", "RandomSampler", "Sampler",

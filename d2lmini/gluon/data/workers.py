@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
-from d2lmini import random_state
 from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, gather
-from d2lmini.random_state import Key
+from d2lmini.ops import random_state
+from d2lmini.ops.random_state import Key
 
 
 def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number: int) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import initializer
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 
 

@@ -24,7 +24,7 @@ from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 from d2lmini.gluon.nn.activations import Activation

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from d2lmini.base import MXNetError
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
+from d2lmini.base.util import is_np_shape
 from d2lmini.gluon.nn.basic import Affine
-from d2lmini.util import is_np_shape
 
 Size = int | tuple[int, ...]
 

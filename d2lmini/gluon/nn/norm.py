@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.bfloat16 import is_half
+from d2lmini.base.dtypes import is_half
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.ops.core import as_dtype
 

@@ -23,7 +23,7 @@ from math import prod
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter

@@ -21,7 +21,7 @@ from itertools import product
 from typing import Any, ClassVar
 
 from d2lmini import ndarray as nd
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.rnn.recurrent import first_states
 from d2lmini.gluon.utils import as_default

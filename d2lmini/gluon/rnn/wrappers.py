@@ -17,11 +17,11 @@ from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
+from d2lmini.base.scopes import swapping
 from d2lmini.gluon.rnn.containers import BidirectionalCell
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell
 from d2lmini.gluon.rnn.sequences import as_array, as_steps, mask_sequence
 from d2lmini.ops.core import Value, registry
-from d2lmini.scopes import swapping
 
 
 class DropoutCell(HybridRecurrentCell):

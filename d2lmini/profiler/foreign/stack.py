@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from d2lmini.callsite import RecordedCode, Site
+from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.profiler.foreign.events import Slice
 
 #: What a program may write to call a method.

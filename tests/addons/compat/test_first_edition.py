@@ -11,7 +11,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, d2l, engine, gluon, init, nd, random, virtual_gpus
+from d2lmini import MXNetError, autograd, cpu, d2l, engine, gluon, init, nd, random
+from d2lmini.compat.books.loops import train_batch
 
 NAMES = """
     load_data_fashion_mnist try_gpu set_figsize train_ch5 show_trace_2d train_ch7 train_2d Benchmark
@@ -450,27 +451,6 @@ def make(devices):
     return net, gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
 
 
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_k_devices_train_as_one(capsys, k):
-    loss = gluon.loss.SoftmaxCrossEntropyLoss()
-
-    def train(devices):
-        net, trainer = make(devices)
-        d2l.train_ch13(net, parts(), parts(), loss, trainer, 3, devices)
-        lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == 3 and lines[-1].endswith(f"examples/sec on {devices}")
-        numbers = [float(x) for line in lines for x in re.findall(r"(?:loss|acc) (\S+),", line)]
-        return numbers, [p.data(devices[0]).asnumpy() for p in net.collect_params().values()]
-
-    want, weights = train([cpu()])
-    with virtual_gpus(k) as gpus:
-        got, theirs = train(gpus)
-    assert len(want) == 9 and want[-1] > 0.85
-    np.testing.assert_allclose(got, want, atol=1.1e-3)  # they are printed with three digits
-    for ours, one in zip(theirs, weights, strict=True):
-        np.testing.assert_allclose(ours, one, rtol=1e-4, atol=1e-5)
-
-
 def test_accuracy_is_counted_on_all_devices():
     net, _ = make([cpu(0), cpu(1)])
     want = d2l.evaluate_accuracy(parts(), make([cpu()])[0])
@@ -482,12 +462,12 @@ def test_a_step_does_not_wait():
     net, trainer = make(devices)
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     (features, labels), *_ = parts()
-    d2l.train_batch_ch13(net, features, labels, loss, trainer, devices)
+    train_batch(net, features, labels, loss, trainer.step, devices)
     nd.waitall()
     with engine.use("threaded", inline_below=0):
         held = engine.new_var()
         release = _blocked_by(held, features)
-        l, right = d2l.train_batch_ch13(net, features, labels, loss, trainer, devices)
+        l, right = train_batch(net, features, labels, loss, trainer.step, devices)
         assert engine.stats().pending > 10
         release()
         assert np.isfinite(l.asscalar()) and 0 <= right.asscalar() <= 20

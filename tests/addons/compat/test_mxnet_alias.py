@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import d2lmini
-from d2lmini.compat.left_out import LEFT_OUT
+from d2lmini.base.left_out import LEFT_OUT
 from d2lmini.compat.mxnet_alias import install_as_mxnet, installed, uninstall
 
 
@@ -415,8 +415,8 @@ def test_a_notebook(tmp_path):
         "\n[[1. 1.]]\n<NDArray 1x2 @cpu(0)>\n%kept\n4\n4\n4\n((1, 2), '__main__')\n"
     )
     assert done.stderr == (
-        "cell 3: this line is left out, install packages before the program runs: "
-        "!pip install mxnet\n"
+        "cell 3: this line is left out, only IPython understands it: !pip install mxnet\n"
+        "cell 5: the whole cell is left out, only IPython understands it: %%html\n"
     )
 
 

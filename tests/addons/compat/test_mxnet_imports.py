@@ -14,7 +14,7 @@ import mxnet_names
 import pytest
 
 from d2lmini import install_as_mxnet
-from d2lmini.compat import left_out
+from d2lmini.base.left_out import LEFT_OUT
 from d2lmini.compat.left_out import Missing
 from d2lmini.compat.mxnet_alias import uninstall
 
@@ -71,7 +71,7 @@ def test_contributed_operators_by_their_old_names():
 
 def test_every_row_of_the_table_is_about_a_name_of_mxnet():
     """Else a row has outlived its name, or has a spelling that no program uses."""
-    ours = {name for names in left_out.LEFT_OUT.values() for name in names.split()}
+    ours = {name for names in LEFT_OUT.values() for name in names.split()}
     known = {p.removeprefix("import mxnet.") for p in mxnet_names.stored()}
     paths = {f"{p}.{n}" for p, names in mxnet_names.stored().items() for n in names}
     known |= {p.removeprefix("import mxnet.") for p in paths} | {

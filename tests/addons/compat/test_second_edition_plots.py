@@ -82,31 +82,6 @@ def test_pictures():
     assert titles == data.text_labels([0, 9, 1, 2])
 
 
-def test_heatmaps_and_histograms():
-    d2l.show_heatmaps(np.ones((2, 1, 2, 2)), "keys", "queries")
-    assert [a.get_xlabel() for a in pyplot.gcf().axes[:-1]] == ["", "keys"]
-    pyplot.close("all")
-    d2l.show_heatmaps(np.arange(16).reshape(1, 4, 2, 2), "keys", "queries", titles=list("abcd"))
-    axes = pyplot.gcf().axes[:-1]  # the last shows the colours
-    assert [a.get_title() for a in axes] == list("abcd")
-    assert (axes[0].get_xlabel(), axes[0].get_ylabel(), axes[1].get_ylabel()) == (
-        "keys",
-        "queries",
-        "",
-    )
-    assert axes[2].get_images()[0].get_array().tolist() == [[8, 9], [10, 11]]
-    pyplot.close("all")
-    d2l.show_list_len_pair_hist(["p", "q"], "n", "count", [[1], [1, 2]], [[], []])
-    heights = [[bar.get_height() for bar in group] for group in pyplot.gca().containers]
-    assert [sum(h) for h in heights] == [2, 2] and pyplot.gca().get_xlabel() == "n"
-
-
-def test_a_path_over_contours():
-    d2l.show_trace_2d(lambda x1, x2: x1**2 + 2 * x2**2, [(-5, -2), (np.array(-2.5), -1)])
-    assert lines()[0] == [(-5, -2), (-2.5, -1)]
-    assert (pyplot.gca().get_xlabel(), pyplot.gca().get_ylabel()) == ("x1", "x2")
-
-
 @pytest.fixture
 def notebook(monkeypatch):
     """A notebook that remembers what it shows."""
@@ -137,21 +112,5 @@ def test_growing_curves_in_a_notebook(notebook):
 def test_without_ipython_nothing_is_drawn_and_nothing_changes(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     d2l.use_svg_display()
-    d2l.Animator().add(1, 2)
-    assert pyplot.get_fignums() == []
-
-
-def test_a_notebook_shows_figures_as_svg(monkeypatch):
-    ipython = pytest.importorskip("IPython")
-    backend = pytest.importorskip("matplotlib_inline.backend_inline")
-    asked = []
-    monkeypatch.setattr(ipython, "get_ipython", lambda: "a shell")
-    monkeypatch.setattr(backend, "set_matplotlib_formats", asked.append)
-    d2l.use_svg_display()
-    assert asked == ["svg"]
-
-
-def test_elsewhere_nothing_is_drawn():
-    d2l.ProgressBoard().draw(1, 2, "loss")
     d2l.Animator().add(1, 2)
     assert pyplot.get_fignums() == []

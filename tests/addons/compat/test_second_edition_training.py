@@ -26,23 +26,6 @@ def np_mode():
 # -- oop.py ----------------------------------------------------------------------------------------
 
 
-def test_arguments_become_attributes():
-    class Model(d2l.HyperParameters):
-        def __init__(self, a, _hidden, *, b=2, c=3):
-            double = 2 * a  # noqa: F841
-            self.save_hyperparameters(ignore=["c"])
-
-    model = Model(1, 5)
-    assert model.hparams == {"a": 1, "b": 2, "double": 2} and (model.a, model.b) == (1, 2)
-    assert not hasattr(model, "c") and not hasattr(model, "_hidden")
-
-    @d2l.add_to_class(Model)
-    def twice(self):
-        return 2 * self.b
-
-    assert model.twice() == 4
-
-
 def test_a_board_keeps_means():
     board = d2l.ProgressBoard("x", display=False)
     for x in range(5):
@@ -120,10 +103,6 @@ def test_parameters_on_arrays_and_of_gluon():
     concise = d2l.LinearRegression(lr=0.1)
     assert len(concise.parameters()) == 2
     assert isinstance(concise.configure_optimizers(), gluon.Trainer)
-    outer = d2l.RNNLMScratch(d2l.RNNScratch(4, 3), 4)
-    assert len(outer.parameters()) == 5 and all(p.grad is not None for p in outer.parameters())
-    X, H = np.ones((2, 1, 4)), np.ones((1, 3))
-    assert (outer.rnn(X, [H])[1] == outer.rnn(X, H)[1]).asnumpy().all()
 
 
 def test_a_trainer_moves_the_model_to_the_gpu():
@@ -132,9 +111,6 @@ def test_a_trainer_moves_the_model_to_the_gpu():
         assert trainer.gpus == [gpu(0)]
         trainer.fit(model, Points())
         assert model.w.ctx == gpu(0) and float(model.w) == pytest.approx(2 * 0.8**4)
-        outer = d2l.RNNLMScratch(d2l.RNNScratch(4, 3), 4)
-        outer.set_scratch_params_device(gpu(0))
-        assert {p.ctx for p in outer.parameters()} == {gpu(0)}
         outer = Line()
         outer.inner, outer.row = Line(), [Line(), 3]
         outer.set_scratch_params_device(gpu(0))
@@ -162,41 +138,7 @@ def test_training_learns():
                 assert points[-1][1] < points[0][1]
 
 
-def test_a_prediction_has_the_length_that_was_asked_for():
-    vocab = d2l.Vocab(list("abc"))
-    model = d2l.RNNLM(d2l.GRU(4, 2), len(vocab))
-    text = model.predict("ab", 6, vocab)
-    assert text.startswith("ab") and len(text.replace("<unk>", "u")) == 8
-    assert model.one_hot(np.array([[1, 2]])).shape == (2, 1, 4)
-
-
 # -- models.py -------------------------------------------------------------------------------------
-
-
-def test_shapes_are_checked():
-    d2l.check_shape(np.ones((2, 3)), (2, 3))
-    d2l.check_len([1, 2], 2)
-    with pytest.raises(AssertionError, match=r"shape \(2,\) != expected shape \(3,\)"):
-        d2l.check_shape(np.ones(2), (3,))
-    with pytest.raises(AssertionError, match="length 1 != expected length 2"):
-        d2l.check_len([1], 2)
-
-
-def test_blocks_for_pictures():
-    X = np.ones((2, 4, 6, 6))
-    for net, shape in [
-        (d2l.ResNeXtBlock(4, 2, 1), (2, 4, 6, 6)),
-        (d2l.ResNeXtBlock(8, 4, 0.5, True, 2), (2, 8, 3, 3)),
-        (d2l.resnet18(10), (2, 10)),
-    ]:
-        net.initialize()
-        assert net(X).shape == shape and isinstance(net(X), np.ndarray)
-    block = d2l.ResNeXtBlock(32, 16, 1)
-    block.initialize()
-    block(np.ones((1, 32, 4, 4)))
-    assert block.conv2.weight.shape == (32, 16, 3, 3)  # groups of 16 channels
-    corr = d2l.corr2d(np.arange(9).reshape(3, 3), np.array([[0, 1], [2, 3]]))
-    assert isinstance(corr, np.ndarray) and corr.tolist() == [[19, 25], [37, 43]]
 
 
 # -- training.py -----------------------------------------------------------------------------------
@@ -238,19 +180,6 @@ def test_clipping_the_arrays_of_a_model():
         assert float(model.w.grad) == pytest.approx(expected, rel=1e-5)
 
 
-def test_accumulator_and_animator():
-    total = d2l.Accumulator(2)
-    total.add(1, np.array(2))
-    total.add(0.5, 2)
-    assert [total[0], total[1]] == [1.5, 4]
-    total.reset()
-    assert total.data == [0, 0]
-    animator = d2l.Animator(xlabel="epoch", legend=["a", "b"], xlim=[1, 2])
-    animator.add(1, (np.array(3), None))
-    animator.add(2, (4, 5))
-    assert animator.X == [[1, 2], [2]] and animator.Y == [[3, 4], [5]]
-
-
 def test_what_an_epoch_returns():
     data = d2l.load_array((np.eye(4), np.arange(4, dtype="int32")), 2, is_train=False)
     net = nn.Dense(4)
@@ -259,7 +188,6 @@ def test_what_an_epoch_returns():
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     l, acc = d2l.train_epoch_ch3(net, data, loss, steps.append)
     assert steps == [2, 2] and 0 <= acc <= 1
-    assert l == pytest.approx(d2l.evaluate_loss(net, data, loss), rel=1e-5)  # nothing was changed
     assert acc == d2l.evaluate_accuracy(net, data) == d2l.evaluate_accuracy_gpu(net, data, cpu())
 
 
@@ -291,45 +219,7 @@ def test_a_loop_trains_and_says_how_well(loop, capsys):
     assert ("train acc" in printed and "examples/sec on" in printed) == (loop != "ch3")
 
 
-def test_train_ch6_takes_a_gpu_if_there_is_one(capsys):
-    with virtual_gpus(1):
-        net = nn.Dense(2)
-        data = d2l.load_array(blobs(32), 16)
-        d2l.train_ch6(net, data, data, 1, lr=0.5)
-        assert net.weight.list_ctx() == [gpu(0)]
-    assert "on gpu(0)" in capsys.readouterr().out
-
-
-def test_optimizers_by_hand_and_by_name(capsys):
-    rng = numpy.random.default_rng(0)
-    X = rng.normal(size=(100, 3)).astype("float32")
-    data = d2l.load_array((np.array(X), np.array((X @ [1, 2, 3]).astype("float32"))), 10)
-
-    def sgd(params, states, hyperparams):
-        for p in params:
-            p[:] -= hyperparams["lr"] * p.grad
-
-    times, losses = d2l.train_ch11(sgd, None, {"lr": 0.1}, data, 3, 4)
-    assert len(times) == len(losses) == 2 and losses[1] < losses[0]
-    assert times == sorted(times)
-    d2l.train_concise_ch11("adam", {"learning_rate": 0.1}, data, 4)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["loss", "loss"]
-
-
-def test_two_variables(capsys):
-    path = d2l.train_2d(lambda x1, x2, s1, s2: (x1 / 2, x2 / 2, 0, 0), steps=2)
-    assert path == [(-5, -2), (-2.5, -1), (-1.25, -0.5)]
-    assert capsys.readouterr().out == "epoch 2, x1: -1.250000, x2: -0.500000\n"
-
-
 # -- devices -------------------------------------------------------------------------------------
-
-
-def test_devices():
-    assert d2l.num_gpus() == 0 and d2l.cpu(1) == cpu(1) and d2l.gpu(1) == gpu(1)
-    with virtual_gpus(2):
-        assert d2l.num_gpus() == 2 and d2l.try_all_gpus() == [gpu(0), gpu(1)]
 
 
 def test_two_devices_make_the_step_of_one():

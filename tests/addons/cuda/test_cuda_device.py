@@ -16,18 +16,9 @@ import pytest
 from fakes import cupy_arrays
 from worlds import run_program, until
 
-from d2lmini import (
-    MXNetError,
-    cpu,
-    engine,
-    gpu,
-    instrument,
-    kvstore,
-    nd,
-    num_gpus,
-    runtime,
-    storage,
-)
+from d2lmini import MXNetError, cpu, engine, gpu, kvstore, nd, num_gpus, storage
+from d2lmini.base import instrument
+from d2lmini.compat import runtime
 from d2lmini.context import gpu_memory_info
 from d2lmini.cuda import module
 from d2lmini.cuda.device import logical_gpus

@@ -11,18 +11,9 @@ import numpy as np
 import pytest
 from fakes.two_gpus import errors_of, two_gpus
 
-from d2lmini import (
-    MXNetError,
-    autograd,
-    engine,
-    gluon,
-    gpu,
-    init,
-    instrument,
-    kvstore,
-    nd,
-)  # fmt: skip
+from d2lmini import MXNetError, autograd, engine, gluon, gpu, init, kvstore, nd
 from d2lmini import random as mx_random
+from d2lmini.base import instrument  # fmt: skip
 from d2lmini.cuda import nccl, streams
 
 N = 64

@@ -17,8 +17,9 @@ from gluon_rows.repeatable import ROWS
 from gluon_rows.runner import Row, examine_here
 from gpu_kinds import fake_gpus
 
-from d2lmini import cpu, gpu, nd, random, random_state
+from d2lmini import cpu, gpu, nd, random
 from d2lmini.gluon.data.vision import transforms as T
+from d2lmini.ops import random_state
 
 
 @contextmanager

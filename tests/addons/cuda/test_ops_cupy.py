@@ -21,10 +21,10 @@ from fakes.cupy_module import cupy
 from op_rows.case import Case
 from op_rows.table import GRADIENT_ROWS, OP_ROWS, each, find, saved_value
 
-from d2lmini import random_state
 from d2lmini.base import MXNetError
 from d2lmini.cuda.kernels import random_numbers as kernels
 from d2lmini.device import parallel
+from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, as_specs, registry
 from d2lmini.ops.distributions import draw
 from d2lmini.ops.fluent import Fluent

@@ -11,8 +11,8 @@ from op_rows.case import draw
 from d2lmini.cuda.ops import convolve as convolve_columns
 from d2lmini.ops.core import registry
 from d2lmini.ops.kernels import kind_of
+from d2lmini.ops.random_state import Key
 from d2lmini.ops.windows import geometry
-from d2lmini.random_state import Key
 
 
 def on_both(name: str, *arrays, **attrs):

@@ -25,7 +25,7 @@ from typing import Any
 from labs import streams
 from labs.streams import OrderError, merge
 
-from d2lmini.scopes import contextmanager
+from d2lmini.base.scopes import contextmanager
 from fakes.streams.errors import CUDARuntimeError, DeadlockError, Fault
 from fakes.streams.order import Block, Queue, Region, Work
 

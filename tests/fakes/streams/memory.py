@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from labs.streams import POISON, OrderError
 
-from d2lmini.scopes import contextmanager
+from d2lmini.base.scopes import contextmanager
 from fakes.streams import machine as machines
 from fakes.streams.errors import CUDARuntimeError
 from fakes.streams.host_memory import from_host, host_bytes, to_host

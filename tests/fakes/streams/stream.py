@@ -11,7 +11,7 @@ from functools import partial
 from operator import setitem
 from typing import Any
 
-from d2lmini.scopes import Scope, Undo
+from d2lmini.base.scopes import Scope, Undo
 from fakes.streams import graphs
 from fakes.streams import machine as machines
 from fakes.streams.errors import CUDARuntimeError

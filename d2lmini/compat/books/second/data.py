@@ -19,7 +19,6 @@ from typing import Any
 
 from d2lmini import gluon, np
 from d2lmini.compat.books import first
-from d2lmini.compat.books.loops import load_array
 from d2lmini.compat.books.second.oop import DataModule
 from d2lmini.compat.books.second.plots import show_images
 from d2lmini.d2l.digits import digits as read_digits
@@ -34,12 +33,6 @@ def synthetic_data(w: Any, b: Any, num_examples: int, noise: float = 0.01) -> tu
     """X and y = X w + b + noise, y as a column."""
     X = np.random.randn(num_examples, len(w))
     return X, np.dot(X, w.reshape((-1, 1))) + b + np.random.randn(num_examples, 1) * noise
-
-
-def get_data_ch11(batch_size: int = 10, n: int = 1500) -> tuple[Any, int]:
-    """Batches of n measurements of airfoil noise, and the number of features."""
-    features, labels = (x.as_np_ndarray() for x in first.get_data_ch7())
-    return load_array((features[:n], labels[:n]), batch_size, is_train=True), features.shape[1]
 
 
 class SyntheticRegressionData(DataModule):

@@ -6,10 +6,9 @@ kept, and nothing is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from d2lmini import np
 from d2lmini.compat.books import figures
 from d2lmini.compat.books.figures import as_numpy, pyplot, set_figsize, use_svg_display
 
@@ -62,44 +61,6 @@ def show_images(
 ) -> Any:
     """Draw pictures in a grid."""
     return figures.show_images(imgs, num_rows, num_cols, scale, titles).flatten()
-
-
-def show_trace_2d(f: Callable[..., Any], results: Iterable[tuple[Any, Any]]) -> None:
-    """Draw the path of `train_2d` over the contours of f."""
-    figures.show_trace_2d(f, results, np)
-
-
-def show_heatmaps(
-    matrices: Any, xlabel: str, ylabel: str, titles: Any = None,
-    figsize: tuple[float, float] = (2.5, 2.5), cmap: str = "Reds",
-) -> None:  # fmt: skip
-    """Draw matrices, (rows, columns, H, W), as colours."""
-    use_svg_display()
-    values = as_numpy(matrices)
-    rows, columns = values.shape[:2]
-    figure, axes = pyplot().subplots(
-        rows, columns, figsize=figsize, sharex=True, sharey=True, squeeze=False
-    )
-    for i in range(rows):
-        axes[i][0].set_ylabel(ylabel)
-        for j in range(columns):
-            picture = axes[i][j].imshow(values[i, j], cmap=cmap)
-            if titles:
-                axes[i][j].set_title(titles[j])
-    for bottom in axes[-1]:
-        bottom.set_xlabel(xlabel)
-    figure.colorbar(picture, ax=axes, shrink=0.6)
-
-
-def show_list_len_pair_hist(
-    legend: Sequence[str], xlabel: str, ylabel: str, xlist: Any, ylist: Any
-) -> None:
-    """A histogram of the lengths of the lists in two lists."""
-    set_figsize()
-    pyplot().hist([[len(item) for item in xlist], [len(item) for item in ylist]])
-    pyplot().xlabel(xlabel)
-    pyplot().ylabel(ylabel)
-    pyplot().legend(legend)
 
 
 # -- curves that grow ------------------------------------------------------------------------------

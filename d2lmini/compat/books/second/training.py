@@ -11,11 +11,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from d2lmini import gluon, init, np, npx
+from d2lmini import gluon, init, npx
 from d2lmini.compat.books import loops
 from d2lmini.compat.books.loops import Batches, Net
 from d2lmini.compat.books.second.oop import HyperParameters
@@ -146,15 +146,6 @@ def evaluate_accuracy_gpu(net: Any, data_iter: Batches, device: Context | None =
     return core.evaluate_accuracy(data_iter, net, device or loops.devices_of(net)[0])
 
 
-def evaluate_loss(net: Net, data_iter: Batches, loss: Net) -> float:
-    """The mean loss."""
-    metric = Accumulator(2)
-    for X, y in data_iter:
-        l = loss(net(X), y)
-        metric.add(l.sum(), l.size)
-    return metric[0] / metric[1]
-
-
 def train_epoch_ch3(net: Net, train_iter: Batches, loss: Net, updater: Any) -> tuple[float, float]:
     """One pass: (mean loss, share of right predictions). updater: a Gluon Trainer, or a function
     of the batch size."""
@@ -234,52 +225,3 @@ def _animator(num_epochs: int, ylim: Any) -> Animator:
     """The curves of a classifier."""
     legend = ["train loss", "train acc", "test acc"]
     return Animator(xlabel="epoch", xlim=[1, num_epochs], ylim=ylim, legend=legend)
-
-
-# -- optimizers ------------------------------------------------------------------------------------
-
-
-def train_ch11(
-    trainer_fn: Net, states: Any, hyperparams: dict[str, Any], data_iter: Any, feature_dim: int,
-    num_epochs: int = 2,
-) -> tuple[list[float], list[float]]:  # fmt: skip
-    """Linear regression by an optimizer written by hand; `trainer_fn(params, states, hyperparams)`
-    makes a step. Returns the times and the losses."""
-    w, b = np.random.normal(scale=0.01, size=(feature_dim, 1)), np.zeros(1)
-    return _regress(
-        loops.regress_by_hand(w, b, trainer_fn, states, hyperparams), data_iter, num_epochs
-    )
-
-
-def train_concise_ch11(
-    tr_name: str, hyperparams: dict[str, Any], data_iter: Any, num_epochs: int = 2
-) -> None:
-    """Linear regression by one of Gluon's optimizers."""
-    _regress(loops.regress_by_name(tr_name, hyperparams), data_iter, num_epochs)
-
-
-def _regress(
-    regression: loops.Regression, data_iter: Any, num_epochs: int
-) -> tuple[list[float], list[float]]:
-    """Steps over the batches; draws the loss after each 200 examples."""
-    net, loss, _ = regression
-    animator = Animator(xlabel="epoch", ylabel="loss", xlim=[0, num_epochs], ylim=[0.22, 0.35])
-    timer = Timer()
-    for epoch, i, n in loops.optimize(regression, data_iter, num_epochs):
-        if n % 200 == 0:
-            timer.stop()
-            animator.add(epoch + i / len(data_iter), (evaluate_loss(net, data_iter, loss),))
-            timer.start()
-    print(f"loss: {animator.Y[0][-1]:.3f}, {timer.sum() / num_epochs:.3f} sec/epoch")
-    return timer.cumsum(), animator.Y[0]
-
-
-def train_2d(
-    trainer: Net, steps: int = 20, f_grad: Callable[..., Any] | None = None
-) -> list[tuple[Any, Any]]:
-    """Minimize a function of two variables from (-5, -2): `trainer(x1, x2, s1, s2[, f_grad])`
-    makes a step. Returns the path."""
-    results = loops.descend_2d(trainer, steps, *filter(None, [f_grad]))
-    x1, x2 = results[-1]
-    print(f"epoch {steps}, x1: {float(x1):f}, x2: {float(x2):f}")
-    return results

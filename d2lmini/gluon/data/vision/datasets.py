@@ -22,10 +22,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini import callsite, environment, files
 from d2lmini import ndarray as nd
-from d2lmini.base import FileError, MXNetError
+from d2lmini.base import FileError, MXNetError, callsite, environment
+from d2lmini.base.util import is_np_array
 from d2lmini.context import cpu
+from d2lmini.device import files
 from d2lmini.gluon.data.batchify import gather
 from d2lmini.gluon.data.dataset import Dataset
 from d2lmini.gluon.data.vision.idx import (
@@ -37,7 +38,6 @@ from d2lmini.gluon.data.vision.idx import (
 from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
-from d2lmini.util import is_np_array
 
 __all__ = ["CIFAR10", "MNIST", "FashionMNIST", "ImageFolderDataset"]
 

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from d2lmini.base import missing_attribute
-from d2lmini.families import REQUIRED
+from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.batchify import same_as_one_by_one
 from d2lmini.gluon.data.vision import image_ops as ops

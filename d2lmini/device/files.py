@@ -27,8 +27,8 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 
+from d2lmini.base.scopes import contextmanager
 from d2lmini.engine import signals
-from d2lmini.scopes import contextmanager
 
 FileName = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

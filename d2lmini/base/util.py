@@ -5,7 +5,7 @@ process; the scopes `np_array` and `np_shape` change the setting in one thread. 
 and a size of 0 their NumPy meaning, where MXNet 1.x otherwise takes them for "unknown". Arrays here
 always have NumPy's meaning, so that switch only stores its setting.
 
->>> from d2lmini import util
+>>> from d2lmini.base import util
 >>> with util.np_array():
 ...     util.is_np_array()
 True
@@ -21,8 +21,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from d2lmini.base.scopes import Undo, scope, swap
 from d2lmini.context import gpu_memory_info, num_gpus
-from d2lmini.scopes import Undo, scope, swap
 
 __all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_array",
            "np_shape", "reset_np", "set_np", "set_np_shape", "setenv", "use_np", "use_np_array",

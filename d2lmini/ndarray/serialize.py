@@ -42,10 +42,10 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
-from d2lmini import files
 from d2lmini.base import FileError, MXNetError
-from d2lmini.bfloat16 import CHAR, bfloat16
-from d2lmini.util import is_np_shape
+from d2lmini.base.dtypes import BFLOAT16, DTYPES, dtype_of, flag_of
+from d2lmini.base.util import is_np_shape
+from d2lmini.device import files
 
 Shape: TypeAlias = tuple[int, ...]
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -59,29 +59,6 @@ Alloc: TypeAlias = Callable[[Shape, DType], Array]
 
 # The first number of a pair (device type, device id).
 DEVICE_TYPES = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
-
-# Type flags are positions in this row.
-DTYPES: tuple[DType, ...] = tuple(
-    np.dtype(name)
-    for name in ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
-)
-_FLAGS = {dtype: flag for flag, dtype in enumerate(DTYPES)}
-#: The flag of bfloat16.
-BFLOAT16 = 12
-
-
-def flag_of(dtype: DType) -> int | None:
-    """The type flag of a dtype; None if MXNet has no such dtype."""
-    return BFLOAT16 if dtype.char == CHAR else _FLAGS.get(dtype.newbyteorder("="))
-
-
-def dtype_of(flag: int) -> DType | None:
-    """The dtype of a type flag, None if there is none; ImportError for bfloat16 without the package
-    ml_dtypes."""
-    if flag == BFLOAT16:
-        return bfloat16()
-    return DTYPES[flag] if 0 <= flag < len(DTYPES) else None
-
 
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA

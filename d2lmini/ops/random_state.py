@@ -12,7 +12,7 @@ also of those that the compiler left out. So a program draws the same numbers ea
 and lazily. The nodes of a Symbol that a program composed or loaded draw in the order of the graph;
 that has only nodes that its outputs need.
 
->>> from d2lmini import random_state
+>>> from d2lmini.ops import random_state
 >>> random_state.seed(1)
 >>> a = random_state.next_key().generator(0).random()
 >>> random_state.seed(1)
@@ -32,10 +32,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini import forks
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, forks
+from d2lmini.base.scopes import Undo, contextmanager, scope, swap, swapping
 from d2lmini.context import Context
-from d2lmini.scopes import Undo, contextmanager, scope, swap, swapping
 
 
 class Key(NamedTuple):

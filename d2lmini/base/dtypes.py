@@ -1,7 +1,7 @@
-"""bfloat16, an optional dtype: the exponents of float32, 8 bits of precision.
+"""The dtypes of arrays: their flags in files, and bfloat16, an optional one.
 
-NumPy has no bfloat16; the package ml_dtypes adds the dtype (`pip install d2lmini[bfloat16]`). It is
-imported when a program first asks for the dtype.
+bfloat16 has the exponents of float32 and 8 bits of precision. NumPy lacks it; the package ml_dtypes
+(`pip install d2lmini[bfloat16]`) adds it, and is imported when a program first asks for the dtype.
 
 >>> from d2lmini import nd
 >>> nd.array([1, 1 / 3, 3e38], dtype="bfloat16")
@@ -52,3 +52,26 @@ def finfo(dtype: np.dtype) -> Any:
     import ml_dtypes
 
     return ml_dtypes.finfo(dtype)
+
+
+# Type flags are positions in this row.
+DTYPES: tuple[np.dtype, ...] = tuple(
+    np.dtype(name)
+    for name in ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool")
+)
+_FLAGS = {dtype: flag for flag, dtype in enumerate(DTYPES)}
+#: The flag of bfloat16.
+BFLOAT16 = 12
+
+
+def flag_of(dtype: np.dtype) -> int | None:
+    """The type flag of a dtype; None if MXNet has no such dtype."""
+    return BFLOAT16 if dtype.char == CHAR else _FLAGS.get(dtype.newbyteorder("="))
+
+
+def dtype_of(flag: int) -> np.dtype | None:
+    """The dtype of a type flag, None if there is none; ImportError for bfloat16 without the package
+    ml_dtypes."""
+    if flag == BFLOAT16:
+        return bfloat16()
+    return DTYPES[flag] if 0 <= flag < len(DTYPES) else None

@@ -1,6 +1,7 @@
 """`mxnet.viz`: a Symbol as a table and as a picture.
 
->>> from d2lmini import sym, visualization
+>>> from d2lmini import sym
+>>> from d2lmini.compat import visualization
 >>> net = sym.FullyConnected(sym.var("data"), num_hidden=10, name="fc")
 >>> visualization.print_summary(net, shape={"data": (1, 28, 28)}, line_length=80)
 ________________________________________________________________________________

@@ -18,8 +18,7 @@ from __future__ import annotations
 import threading
 import weakref
 from typing import Any, TypeVar
-
-from d2lmini.weak import living
+from weakref import WeakValueDictionary
 
 #: Longest wait of a fork for one lock, because the lock's holder may wait for the forking thread.
 PATIENCE_S = 6.0
@@ -29,6 +28,21 @@ _one_fork = threading.Lock()  # two forks at once would take each other's locks
 _held: dict[int, list[Any]] = {}  # by the thread that forks
 
 AnyLock = TypeVar("AnyLock")
+
+
+def living(collection: Any) -> list[Any]:
+    """The elements of a WeakSet, the keys of a WeakKeyDictionary, or the values of a
+    WeakValueDictionary that are alive. They are listed at once, where `list(weak_set)` fails if
+    another thread removes an element meanwhile.
+
+    >>> class Element: ...
+    >>> one, other = Element(), Element()
+    >>> len(living(weakref.WeakSet([one, other])))
+    2
+    """
+    data = collection.data
+    references = list(data.values() if isinstance(collection, WeakValueDictionary) else data)
+    return [element for reference in references if (element := reference()) is not None]
 
 
 def guard(lock: AnyLock) -> AnyLock:

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from d2lmini import callsite, engine
-from d2lmini.base import suggest
+from d2lmini import engine
+from d2lmini.base import callsite, suggest
+from d2lmini.base.scopes import contextmanager
 from d2lmini.engine import pending
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op
-from d2lmini.scopes import contextmanager
 
 #: Lines of code that a traceback shows for each frame of the program: the line before, and the line
 #: itself. IPython's own number is 5.
@@ -130,7 +130,7 @@ def _suggest_attribute(error: AttributeError) -> str:
     """The close names, if an object of this library does not have the attribute."""
     owner, name = getattr(error, "obj", None), getattr(error, "name", None)
     module = getattr(owner, "__name__", None) if inspect.ismodule(owner) else type(owner).__module__
-    if name is None or not str(module).startswith(__package__):
+    if name is None or not str(module).startswith("d2lmini"):
         return ""
     return suggest(name, dir(owner))
 

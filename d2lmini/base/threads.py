@@ -10,7 +10,7 @@ pass such knowledge on are replaced, and report both ends (`Instrument.tell`, `I
     Condition.notify and wait        from the thread that notifies: under Event, Queue, Barrier, ...
 
 >>> import threading
->>> from d2lmini import instrument
+>>> from d2lmini.base import instrument
 >>> class Print(instrument.Instrument):
 ...     def told(self, token, kind):
 ...         print(kind)
@@ -35,7 +35,7 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from d2lmini import callsite
+from d2lmini.base import callsite
 
 #: Reports an event of `Instrument`.
 _report: Callable[..., None] | None = None

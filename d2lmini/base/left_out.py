@@ -5,8 +5,8 @@
 >>> reason_of("nd.contrib.box_nms")
 "as all of MXNet's operations for detection"
 
-`base.missing_attribute` makes the error for such a name. An add-on has the rows for the parts of
-MXNet that the core has nothing of (`compat/left_out.py`).
+`base.missing_attribute` makes the error for such a name; in old programs an object stands for it
+that raises when it is used (`compat/left_out.py`).
 """
 
 from __future__ import annotations
@@ -116,6 +116,43 @@ LEFT_OUT = {
         npx.cast npx.erfinv npx.gamma npx.gammaln npx.gather_nd npx.reshape npx.shape_array""",
     "np.all(x) and a Python `if` do the same": "constraint_check",
     "cupy.cuda.Device(i).compute_capability is the same": "get_cuda_compute_capability",
+    # The modules that only old programs import, and what MXNet's files import from its C library.
+    "as all of MXNet's contributed extras, which few programs use": """
+        contrib.autograd contrib.io contrib.quantization contrib.tensorboard
+        contrib.svrg_optimization optimizer.contrib contrib.amp.lists.*""",
+    "d2lmini writes ONNX files and does not read them; onnxruntime runs them": """
+        onnx2mx import_model* import_to_gluon* get_model_metadata*""",
+    "as all of MXNet's custom operators; d2lmini.ops.core.op makes operators in Python": """
+        operator rtc library tvmop torch""",
+    "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
+        callback executor_manager model module mod mon rnn
+        BatchEndParam FeedForward DataParallelExecutorManager LogValidationMetricsCallback
+        SKLEARN_INSTALLED""",
+    "as are MXNet's parameter servers; kvstore 'dist_sync' needs none":
+        "kvstore_server KVStoreServer profiler.set_kvstore_handle",
+    "with d2lmini.profile() as trace tells the lines of the program without marks in it": """
+        profiler.Counter profiler.Domain profiler.Event profiler.Frame profiler.Marker
+        profiler.Task""",
+    "profiler.set_config, set_state and dump do the same":
+        "profiler.dump_profile profiler.profiler_set_*",
+    "gluon.data.DataLoader fetches batches ahead": "PrefetchingIter",
+    "itertools.cycle and islice make epochs of any length": "ResizeIter",
+    "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",
+    "sklearn.datasets.load_svmlight_file reads such files": "LibSVMIter",
+    "gluon.data.vision.MNIST reads the same files": "MNISTIter",
+    "gluon.data.vision.ImageFolderDataset reads image files": "Image*Iter*",
+    "numpy.testing and pytest do what MXNet's helpers for its own tests do": "test_utils",
+    "as few old programs use it": """
+        DataLoaderV1 MXDataIter TestStore convert_bucketing_module adagrad_update gs_retain
+        *contrib.*uniform bfloat16""",
+    "as are the parts of MXNet that serve its own binary": """
+        api cython error libinfo log misc notebook registry space *_doc numpy_dispatch_protocol
+        numpy_op_fallback numpy_op_signature
+        check_call classproperty with_metaclass c_* ctypes2* c2pyerror MXCallbackList
+        add_fileline_to_docstring data_dir* error_types get_last_ffi_error mx_float* register_error
+        *indexing_* get_oshape_* check_boolean_* DL* set_module wrap_np_*
+        np_ufunc_legal_option tensor_types backward_* ConnectionWrapper Queue SimpleQueue
+        fetcher_loop_v1 worker_loop_v1 re*_ndarray""",
 }  # fmt: skip
 
 

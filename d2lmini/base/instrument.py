@@ -3,7 +3,8 @@
 A listener subclasses `Instrument` and overrides the events it wants to hear. Without listeners a
 hook costs one branch. Profiler, widgets and tests use this module; nothing depends on them.
 
->>> from d2lmini import instrument, nd
+>>> from d2lmini import nd
+>>> from d2lmini.base import instrument
 >>> class Count(instrument.Instrument):
 ...     ended = 0
 ...     def end(self, task, failure):
@@ -27,11 +28,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from d2lmini import callsite, threads
-from d2lmini.scopes import Undo, scope
+from d2lmini.base import callsite, threads
+from d2lmini.base.scopes import Undo, scope
 
 if TYPE_CHECKING:
-    from d2lmini.callsite import Site
+    from d2lmini.base.callsite import Site
     from d2lmini.context import Context
 
 #: The listeners. Replaced, never changed in place, so that the tuple can be read without a lock.

@@ -1,6 +1,6 @@
 """Features of this build: MXNet's `runtime.Features`.
 
->>> from d2lmini import runtime
+>>> from d2lmini.compat import runtime
 >>> features = runtime.Features()
 >>> features.is_enabled("lapack"), features["OPENCV"]
 (True, ✖ OPENCV)

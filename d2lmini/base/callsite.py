@@ -4,7 +4,7 @@ Every task records the line that issued it, every wait the line that waited: the
 outside this package. A site is the pair (code object, instruction offset), half a microsecond to
 take; turning it into "train.py:12" needs the line table and happens only in messages and reports.
 
->>> from d2lmini import callsite
+>>> from d2lmini.base import callsite
 >>> callsite.describe(None)
 'an unknown line'
 
@@ -43,11 +43,12 @@ class RecordedCode:
 
 Site = tuple[CodeType | RecordedCode, int]
 
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: The folder of this package.
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]([^\\/]+)")
 #: These call the program's functions in threads; they are not what the program calls.
-_NO_CALLEES = (_HERE + "threads.py", _HERE + "callsite.py")
+_NO_CALLEES = tuple(os.path.join(HERE, "base", f) for f in ("threads.py", "callsite.py"))
 _COMMANDS = os.path.dirname(os.path.abspath(sys.executable)) + os.sep
 #: Names that packages give to the functions that they write as text.
 _GENERATED = ("<frozen ", "<__array_function__", "<decorator-gen-", "<attrs generated")
@@ -183,7 +184,7 @@ def _look(frame: FrameType) -> int:
 
 def _owner_of(filename: str) -> int:
     """The owner of a file's code. A package counts as the program if it is what runs."""
-    if filename.startswith(_HERE):
+    if filename.startswith(HERE):
         return _OURS
     if package := _INSTALLED.search(filename):
         return _PROGRAM if package[1].partition(".")[0] in _running() else _BETWEEN
@@ -193,7 +194,7 @@ def _owner_of(filename: str) -> int:
 def _look_at_text(frame: FrameType) -> int:
     """The owner of code without a file, by the module in which the code runs."""
     name = frame.f_globals.get("__name__") or ""
-    if name.partition(".")[0] == __package__:
+    if name.partition(".")[0] == "d2lmini":
         return _OURS
     if name.startswith("namedtuple_") or name_of(frame.f_code).startswith("__create_fn__"):
         return _BETWEEN

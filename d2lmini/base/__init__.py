@@ -58,7 +58,7 @@ def suggest(name: str, names: Iterable[str], otherwise: str = "") -> str:
 
 def explain_left_out(path: str) -> str:
     """The message for a name of MXNet, by its path, that is left out, with the reason; else ""."""
-    from d2lmini.left_out import reason_of  # few programs ask
+    from d2lmini.base.left_out import reason_of  # few programs ask
 
     reason = reason_of(path)
     return f"{path} is left out of d2lmini, {reason}" if reason else ""

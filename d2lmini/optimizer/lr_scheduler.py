@@ -1,6 +1,6 @@
 """Learning rate schedules: functions of the number of updates so far.
 
->>> from d2lmini import lr_scheduler
+>>> from d2lmini.optimizer import lr_scheduler
 >>> halving = lr_scheduler.FactorScheduler(step=10, factor=0.5, base_lr=1.0)
 >>> [halving(n) for n in (1, 10, 11, 21)]
 [1.0, 1.0, 0.5, 0.25]
@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import cos, pi
 from typing import Any
 
-from d2lmini.signatures import with_parameters_of
+from d2lmini.base.families import with_parameters_of
 
 
 class LRScheduler:
