@@ -20,8 +20,8 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
-from d2lmini import autograd, engine, gluon, instrument, util
-from d2lmini.base import scopes
+from d2lmini import autograd, engine, gluon
+from d2lmini.base import instrument, scopes, util
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links
