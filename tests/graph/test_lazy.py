@@ -21,7 +21,7 @@ from random_steps import SHAPES, Pair, step
 from strikes import strike_everywhere
 
 import d2lmini
-from d2lmini import MXNetError, autograd, engine, nd
+from d2lmini import MXNetError, engine, nd
 from d2lmini.base import instrument
 from d2lmini.engine.scheduler import Scheduler
 from d2lmini.graph.lazy import MOST_NUMBERS, recorder, thread_state
@@ -131,77 +131,6 @@ def test_random_programs_equal_numpy(seed, workers, inline, bulk, naive, patienc
         engine.current.check()
         for pair in arrays:
             assert pair.ours.asnumpy().tobytes() == pair.theirs.tobytes()
-
-
-# No op jumps where a rounding may differ.
-KINDS = [
-    lambda x, y, w, i, k: nd.dot(x, y).tanh(),
-    lambda x, y, w, i, k: nd.broadcast_mul(x, y.sum(axis=1, keepdims=True)).sigmoid(),
-    lambda x, y, w, i, k: nd.softmax(x.T * k),
-    lambda x, y, w, i, k: nd.concat(x[:, :2], y[:, 2:], dim=1),
-    lambda x, y, w, i, k: (
-        nd.add_n(*nd.split(x, 2, axis=0)).reshape((1, 8)).tile((2, 1)).reshape((4, 4))
-    ),
-    lambda x, y, w, i, k: nd.where(nd.random.normal(shape=(4, 4)) > 0, x * k, (y - k).sin()),
-    lambda x, y, w, i, k: nd.Dropout(x, p=0.5),
-    lambda x, y, w, i, k: x[i] - y[:, i].mean() + nd.random.normal(shape=(4, 4)),
-    lambda x, y, w, i, k: nd.BatchNorm(x, *(nd.ones(4) * c for c in (1, 0, 0, 1)), fix_gamma=False),
-    lambda x, y, w, i, k: nd.FullyConnected(x, w, nd.ones(4) * k, num_hidden=4).arctan(),
-    lambda x, y, w, i, k: nd.one_hot(nd.random.uniform(shape=(3, 4)).argmax(axis=0), 4) * y,
-]
-
-
-def walk(seed):
-    """A random program on small matrices: all kinds of ops, views, writes, gradients. It draws only
-    from `seed`, so that it is the same inside a scope and outside."""
-    rng = random.Random(seed)
-    d2lmini.random.seed(seed)
-    w = nd.random.normal(shape=(4, 4))
-    w.attach_grad()
-    arrays = [nd.random.uniform(-1, 1, shape=(4, 4)) for _ in range(3)] + [w]
-    read = []
-    for _ in range(25):
-        x, y = rng.choice(arrays), rng.choice(arrays)
-        i, k = rng.randrange(3), rng.choice([0.5, 1, 2])
-        with autograd.record(rng.random() < 0.5):
-            made = rng.choice(KINDS)(x, y, w, i, k)
-        act = rng.randrange(7)
-        if act == 0:
-            y = y.detach() if y is w else y
-            with autograd.pause():
-                y[i] = made[i]
-        elif act == 1 and y is not w:
-            with autograd.pause():
-                y[:] = made * 0.5
-        elif act == 2 and y is not w:
-            with autograd.pause():
-                nd.elemwise_add(x, made, out=y)
-        elif act == 3 and made._node is not None:
-            try:
-                made.backward()
-            except MXNetError as error:  # something was overwritten: outside, too
-                read.append(str(error).splitlines()[0].encode())
-        elif act == 4:
-            read.append(made.asnumpy())
-        arrays.append(made)
-        if len(arrays) > 6:
-            del arrays[next(i for i, a in enumerate(arrays) if a is not w)]
-    return [x.asnumpy() if isinstance(x, nd.NDArray) else x for x in [*read, *arrays, w.grad]]
-
-
-@pytest.mark.filterwarnings("ignore:.*an earlier backward has used up")
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32), kind=st.sampled_from(["naive", "threaded"]))
-def test_random_programs_give_the_same_values_as_outside(seed, kind):
-    outside = walk(seed)
-    with engine.use(kind), d2lmini.lazy() as scope:
-        inside = walk(seed)
-    assert scope.recorded > 25 and len(inside) == len(outside)
-    for x, y in zip(inside, outside):
-        if isinstance(x, bytes):
-            assert x == y
-        else:
-            np.testing.assert_allclose(x, y, rtol=2e-3, atol=1e-4)
 
 
 def test_views_of_recorded_arrays_see_and_are_seen():

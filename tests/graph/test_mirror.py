@@ -4,7 +4,6 @@ values, the memory pool for bytes, and real MXNet for what its own mirroring com
 from __future__ import annotations
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -157,19 +156,6 @@ def test_the_peak_is_as_predicted(name):
             peaks.append(own + head + max(arenas))
     assert kept[1] <= share * kept[0]
     assert peaks[1] < peaks[0]
-
-
-def test_values_are_computed_again_right_before_they_are_read():
-    """So the arena holds them for one layer at a time; gradients may overwrite the last of them."""
-    net, (x,) = build(mlp, (256, 100), backward_do_mirror=True)
-    step(net, x)
-    layers: dict[str, list] = {}
-    for life in net.program()[1].plan.lives:
-        for name in re.findall(r"(batchnorm\d+)_fwd_mirror_(?:minus|mean)", life.name):
-            layers.setdefault(name, []).append(life)
-    assert len(layers) == 3
-    for one, other in itertools.combinations(layers.values(), 2):
-        assert not any(a.meets(b) for a in one for b in other)
 
 
 # -- how it is asked for ---------------------------------------------------------------------------

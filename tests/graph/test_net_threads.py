@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from d2lmini import autograd, init, nd
 from d2lmini.gluon import HybridBlock, nn
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads change places as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def together(*functions: Callable[[], None]) -> None:
@@ -39,27 +29,6 @@ def together(*functions: Callable[[], None]) -> None:
         thread.join()
     if problems:
         raise problems[0]
-
-
-def train(net: HybridBlock, x: nd.NDArray) -> None:
-    with autograd.record():
-        y = net(x).sum()
-    y.backward()
-
-
-OTHERS: dict[str, Callable[[HybridBlock, nd.NDArray], object]] = {
-    "trains": train,
-    "predicts in training mode": lambda net, x: _in_training_mode(net, x),
-    "predicts with another size": lambda net, x: net(nd.ones((7, x.shape[1]))),
-    "predicts on part of it": lambda net, x: net(x[0:1]),
-    "initializes anew": lambda net, x: net.initialize(init.One(), force_reinit=True),
-    "hybridizes anew": lambda net, x: net.hybridize(static_alloc=True),
-}
-
-
-def _in_training_mode(net: HybridBlock, x: nd.NDArray) -> None:
-    with autograd.train_mode():
-        net(x)
 
 
 class Slow(init.Initializer):

@@ -11,11 +11,15 @@ import traceback
 from contextlib import suppress
 from functools import partial
 
+# -- every op --------------------------------------------------------------------------------------
+from itertools import combinations
+
 import numpy as np
 import pytest
 from check_programs import check, compiled
 from graphs import Graph, graphs
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from op_rows.case import Case, draw
 from op_rows.table import ROWS, each, find
 from rows import by, over
@@ -24,12 +28,11 @@ from d2lmini import MXNetError, engine, nd, sym
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import fusion, rows
 from d2lmini.graph.ir import Draw, Node
+from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.program import Program
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
-
-# -- every op --------------------------------------------------------------------------------------
 
 OP_ROWS = [
     case
@@ -314,3 +317,33 @@ def test_tracebacks_show_the_lines_of_a_program_as_long_as_it_lives():
     del program, error
     gc.collect()
     assert file not in linecache.cache
+
+
+# -- the memory plan ------------------------------------------------------------------------------
+
+lives = st.lists(
+    st.builds(
+        lambda nbytes, begin, length: Life("b", nbytes, begin, begin + length),
+        st.integers(0, 2000),
+        st.integers(0, 20),
+        st.integers(0, 8),
+    ),
+    max_size=25,
+)
+
+
+@given(lives)
+def test_live_buffers_never_overlap(found):
+    plan = arrange(found)
+    placed = list(zip(found, plan.offsets))
+    for (a, at_a), (b, at_b) in combinations(placed, 2):
+        if a.meets(b) and a.nbytes and b.nbytes:
+            assert at_a + a.nbytes <= at_b or at_b + b.nbytes <= at_a
+
+
+def test_the_table_shows_when_each_is_needed():
+    plan = arrange([Life("h", 100, 0, 2), Life("y", 200, 2, 4)])
+    first, second, total = str(plan).splitlines()
+    assert first.startswith("h") and first.endswith("  ===")
+    assert second.startswith("y") and second.endswith("    ===")
+    assert total == f"{plan.nbytes} bytes in place of 300"

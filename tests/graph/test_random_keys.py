@@ -6,10 +6,9 @@ from contextlib import nullcontext
 
 import numpy as onp
 import pytest
-from np_rows.draws import DRAWS
 
 import d2lmini
-from d2lmini import autograd, gluon, nd, np, npx
+from d2lmini import autograd, gluon, nd
 from d2lmini.gluon import nn
 from d2lmini.gluon.flatten_args import flatten
 from d2lmini.ops.core import registry
@@ -96,20 +95,6 @@ class Net(gluon.HybridBlock):
         return [y, after, before] if self.used else [after, before]
 
 
-class NumpyNet(gluon.HybridBlock):
-    """The same with a draw of `np.random` or `npx.random`."""
-
-    def __init__(self, call, used):
-        super().__init__()
-        self.call, self.used = call, used
-
-    def forward(self, x):
-        before = np.random.uniform(size=2)
-        y = eval(self.call, {"np": np, "npx": npx})
-        after = np.random.uniform(size=2)
-        return [y + x, after, before] if self.used else [after + x, before]
-
-
 def run(net, x, mode, training):
     """What the net returns, and the next draw, all as lists of arrays."""
     flags, scope = MODES[mode]
@@ -138,13 +123,6 @@ def test_all_modes_draw_the_same(call, used):
         *_, after, before, then = assert_equal_in_all_modes(Net(call, used), positive(), training)
         for y, number in ((before, 0), (after, 1 + draws), (then, 2 + draws)):
             onp.testing.assert_array_equal(y, numbers[number])
-
-
-@pytest.mark.parametrize("used", [True, False])
-# Not: a draw with an array of parameters that is the same in every call, which a trace refuses.
-@pytest.mark.parametrize("call", [call for call in DRAWS if "gamma(np" not in call])
-def test_all_modes_draw_the_same_of_np(call, used):
-    assert_equal_in_all_modes(NumpyNet(call, used), np.ones(1), False)
 
 
 @pytest.mark.parametrize("mode", MODES)
