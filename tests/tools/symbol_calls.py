@@ -92,10 +92,6 @@ sym.Group([group, y]).list_outputs()
 sym.Group([x, None])
 sym.Group((x, y)).list_outputs()
 sym.Group()
-fc.debug_str()
-x.debug_str()
-bn.debug_str()
-group.debug_str()
 copy.copy(fc).list_outputs()
 copy.copy(fc) is fc
 copy.copy(fc).name
@@ -161,7 +157,6 @@ fc.eval(x=nd.ones((1, 2)))
 (x * 2).eval(x=3)
 x.grad
 x.grad(['x'])
-x.gradient(['x'])
 x.shape
 x.dtype
 x.size

@@ -219,7 +219,6 @@ COMPOSE = [
     "net(data2=sym.split(x, num_outputs=2))",
     "sym.Group([net, sym.exp(sym.var('data2'))])(data2=first).list_outputs()",
     "sym.Group([net, sym.exp(sym.var('data2'))])(data2=first, name='hi').list_outputs()",
-    "net._compose(data2=first) or net.list_arguments()",
     "net(data2=first) and net.list_arguments()",
 ]
 
