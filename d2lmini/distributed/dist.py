@@ -37,7 +37,7 @@ from d2lmini.distributed import throttle
 from d2lmini.distributed.mpi import Plan, world
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
-from d2lmini.kvstore.allreduce import Sum, keep
+from d2lmini.kvstore.allreduce import Sum
 from d2lmini.kvstore.local import Key, KVStore, Pairs
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
@@ -220,7 +220,8 @@ class DistKVStore(KVStore):
             for k in some:  # a value stays on the device of its sum
                 if self._store[k].context != outs[k][0].context:
                     self._store[k] = self._store[k].copyto(outs[k][0].context)
-            keep([(outs[k][0], self._store[k]) for k in some])
+            for k in some:
+                outs[k][0].copyto(self._store[k])
             self.buckets_sent += 1
         return set(keys)
 
