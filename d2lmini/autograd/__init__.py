@@ -50,7 +50,6 @@ from d2lmini.autograd.scopes import (
 )
 from d2lmini.autograd.tape import Leaf, Node, check_in_place, record_op
 from d2lmini.base import loaders, missing_attribute
-from d2lmini.renamed import RENAMED, find_renamed
 
 __all__ = [
     "Function", "Leaf", "Node", "backward", "check_in_place", "checkpoint", "get_symbol", "grad",
@@ -66,6 +65,4 @@ def get_symbol(x: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if f"{__name__}.{name}" in RENAMED:
-        return find_renamed(__name__, name)
     raise missing_attribute("autograd", name, __all__, f"; it has {', '.join(__all__)}")
