@@ -95,7 +95,7 @@ def may_wait(call: Any) -> bool:
 #: Ops that wait for the GPU: a sort does, and what finds out where indices are equal.
 WAITS = frozenset(
     "sort argsort topk _first _shuffle shuffle take _take_grad _getitem_grad _backward_gather_nd "
-    "CTCLoss _contrib_boolean_mask".split()
+    "CTCLoss".split()
 )
 #: Why a call that waits has no launches.
 WAITING = "it waits for the GPU"
