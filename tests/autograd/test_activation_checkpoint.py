@@ -100,33 +100,6 @@ def test_drawn_programs_give_the_same_gradients(data):
         assert a.tobytes() == b.tobytes()
 
 
-def test_outside_record_it_is_the_function():
-    x = leaf([1, 2])
-    y = nd.array([3, 4])
-    assert autograd.checkpoint(lambda a: a, y) is y
-    assert autograd.checkpoint(lambda a, b, c: (a, b, c), x, 3, None)[1:] == (3, None)
-    with autograd.record(), autograd.pause():
-        z = autograd.checkpoint(lambda a: a * 2, x)
-    assert z._node is None
-
-
-def test_arguments_and_results_are_nested_as_they_come():
-    x, w = leaf([1, 2]), leaf([3, 5])
-
-    def f(pair, table, times, flag):
-        assert times == 2 and flag is None
-        return {"sum": pair[0] + table["w"], "more": [pair[1] * times, "text"]}, pair[1]
-
-    constant = nd.array([7, 7])
-    with autograd.record():
-        found, same = autograd.checkpoint(f, (x, constant), {"w": w}, 2, None)
-        y = found["sum"] * x
-    assert found["more"][1] == "text" and same is constant
-    assert found["more"][0]._node is None  # it depends on nothing that has a gradient
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [5, 9] and w.grad.asnumpy().tolist() == [1, 2]
-
-
 @pytest.mark.parametrize("checkpoint", [lambda f, *xs: f(*xs), autograd.checkpoint])
 def test_gradients_of_gradients_and_retained_graphs(checkpoint):
     """d/dx of |dy/dx|^2 for y = sum(w x^3), x = 2 u."""
@@ -186,23 +159,6 @@ def test_backward_in_another_thread_and_in_another_mode():
     assert made == [cpu(1), cpu(1)]
     np.testing.assert_array_equal(x.grad.asnumpy(), y.asnumpy())
     assert 0 < (y.asnumpy() == 0).sum() < 100
-
-
-def test_a_function_with_its_own_gradient_inside():
-    class Square(autograd.Function):
-        def forward(self, x):
-            self.save_for_backward(x)
-            return x * x
-
-        def backward(self, dy):
-            (x,) = self.saved_tensors
-            return 2 * x * dy
-
-    x = leaf([1, 2])
-    with autograd.record():
-        y = autograd.checkpoint(lambda x: Square()(x * 3), x)
-    y.backward()
-    assert x.grad.asnumpy().tolist() == [18, 36]
 
 
 def test_a_net_that_is_traced_runs_eagerly_and_says_so():

@@ -68,31 +68,6 @@ PROGRAMS = {
         """,
         [0.070650816, 0.078213714, 0.07941337],
     ),
-    "beside another leaf": (
-        """
-        with autograd.record():
-            a = x * 2
-        a.backward()
-        with autograd.record():
-            c = a * w
-        x.grad[:] = 7
-        c.backward()
-        keep(x.grad)
-        keep(w.grad)
-        """,
-        [7, 4],
-    ),
-    "a head twice, and one from its midst": (
-        """
-        with autograd.record():
-            a = x * x
-            b = a * 3
-        b.backward()
-        refused(b)
-        refused(a)
-        """,
-        [-1, -1],
-    ),
     "retained, then not": (
         """
         with autograd.record():
@@ -108,21 +83,6 @@ PROGRAMS = {
         """,
         [12, -1, 8],
     ),
-    "several heads": (
-        """
-        with autograd.record():
-            a = x * 2
-            b = a * w
-        autograd.backward([a, b])
-        keep(x.grad)
-        refused(b)
-        with autograd.record():
-            c = a * w + b
-        c.backward()
-        keep(w.grad)
-        """,
-        [12, -1, 4],
-    ),
     "autograd.grad uses up what leads to no variable": (
         """
         with autograd.record():
@@ -136,33 +96,6 @@ PROGRAMS = {
         keep(x.grad)
         """,
         [60, 0, 15],
-    ),
-    "overwritten after": (
-        """
-        with autograd.record():
-            a = x * x
-            l = a.sum()
-        l.backward()
-        a[:] = 5
-        with autograd.record():
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        """,
-        [5],
-    ),
-    "a recorded value written into it": (
-        """
-        with autograd.record():
-            a = x * x
-        a.backward()
-        with autograd.record():
-            a[:] = w * 2
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        """,
-        [20],
     ),
     "a Function": (
         """

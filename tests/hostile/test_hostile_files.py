@@ -44,7 +44,7 @@ _BAD_TABLES = {
     "a row that is none": ([3], [[0, 0]], "node 3, number 0"),
     "a node from the end": ([X, X], [[-1, 0]], "is no [node, output]"),
     "a node of the future": ([row("relu", "y", [[0, 0]])], [[0, 0]], "of the 0 nodes before it"),
-    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "[0, 3] is no [node, output]"),
+    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "[0, 3] is no [node"),
     "a place that is a list": ([X], [[0, []]], "is no [node, output]"),
     "a truth for a number": ([X], [[True, 0]], "is no [node, output]"),
     "labels as pairs": ([row(attrs=[["a", 1]])], [[0, 0]], "node 'x', number 0"),

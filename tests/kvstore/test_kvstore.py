@@ -133,27 +133,6 @@ def test_rows_of_keys():
     assert [[x.asnumpy().tolist() for x in out] for out in outs] == [[[1] * 3] * 2, [[2] * 3] * 2]
 
 
-def test_states_go_to_a_file_and_back(gpu_kind, tmp_path):
-    def make():
-        kv = kvstore.create("device")
-        kv.set_optimizer(optimizer.Adam(learning_rate=0.1))
-        kv.init([0, 1], [nd.ones((3,)), nd.ones((3,))])
-        return kv
-
-    def steps(kv, n, places):
-        for _ in range(n):
-            kv.push([0, 1], [on(places, 1, 2), on(places, -3, 1)])
-        return value_of(kv, 0), value_of(kv, 1)
-
-    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
-        kv, again = make(), make()
-        steps(kv, 2, gpus)
-        kv.save_optimizer_states(tmp_path / "states", dump_optimizer=True)
-        again.load_optimizer_states(tmp_path / "states")
-        again._store = {k: x.copy() for k, x in kv._store.items()}
-        assert steps(kv, 3, gpus) == steps(again, 3, gpus)
-
-
 # -- compression -----------------------------------------------------------------------------------
 
 
@@ -179,25 +158,6 @@ def test_two_bits_lose_nothing_in_the_long_run(gpu_kind):
         left = [r.asnumpy() for r in kv._compression._residuals.values()]
         assert len(left) == 2 and np.abs(left).max() < 0.5
         assert (arrived + sum(left) == pushed).all() and (arrived != 0).any()
-
-
-def test_a_sixteenth_travels(gpu_kind):
-    with some_gpus(gpu_kind, 2, link_gb_s=100) as gpus:
-        sent = {}
-
-        class Copies(instrument.Instrument):
-            def start(self, task, worker):
-                if task.name == "CopyGPU2GPU":
-                    sent.setdefault(kind, []).append(task.source[2].nbytes)
-
-        for kind in ("2bit", "fp16"):
-            kv = compressed(type=kind)
-            kv.init(0, nd.zeros((1600,)))
-            parts = on(gpus, 1, 2, n=1600)
-            with instrument.listening(Copies()):
-                kv.push(0, parts)
-                nd.waitall()
-        assert sent == {"2bit": [400], "fp16": [3200]}
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -264,9 +224,3 @@ def test_a_part_that_failed_is_missed_where_it_is_read(gpu_kind):
         assert value_of(kv, 1) == [7, 7, 7]
         kv.push(0, on(gpus, 1, 1))
         assert value_of(kv, 0) == [2, 2, 2]
-
-
-def test_an_unknown_type_warns_and_works_as_local():
-    with pytest.warns(UserWarning, match="'foo' is unknown; it works as 'local'"):
-        store = kvstore.create("foo")
-    assert store.type == "foo"

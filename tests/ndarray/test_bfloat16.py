@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from op_rows.table import OP_ROWS, find
 from oracle import Oracle
 from rows import by, over
 
-from d2lmini import MXNetError, autograd, nd, optimizer, serialize, sym
-from d2lmini.graph.cached_op import CachedOp
+from d2lmini import MXNetError, nd, optimizer
 from d2lmini.ops.core import Op
 
 bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
@@ -87,30 +85,6 @@ def test_sums_and_products_accumulate_in_float32():
         assert y.asscalar() == nd.batch_dot(x.expand_dims(0), x.T.expand_dims(0)).asscalar() == n
 
 
-def test_compiled_equals_eager():
-    rng = np.random.default_rng(0)
-    a, b, c = (sym.var(name) for name in "abc")
-    layer = sym.FullyConnected(a, b, c, num_hidden=5)
-    graph = sym.Group([sym.softmax(sym.relu(layer) * 3 + 1), sym.mean(sym.square(layer), axis=0)])
-    shapes = ((4, 6), (5, 6), (5,))
-    values = [nd.array(rng.standard_normal(shape), dtype="bfloat16") for shape in shapes]
-    for x in values:
-        x.attach_grad()
-    compiled, found = CachedOp(graph), []
-    for run in (lambda: compiled(*values), lambda: eager(*values)):
-        with autograd.record():
-            outputs = run()
-        autograd.backward(outputs)
-        found.append([y.asnumpy() for y in (*outputs, *[x.grad for x in values])])
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def eager(a: Any, b: Any, c: Any) -> list[Any]:
-    layer = nd.FullyConnected(a, b, c, num_hidden=5)
-    return [nd.softmax(nd.relu(layer) * 3 + 1), nd.mean(nd.square(layer), axis=0)]
-
-
 @pytest.mark.parametrize("name", ["sgd", "nag", "adam", "lamb", "rmsprop"])
 def test_optimizers_keep_a_float32_copy(name: str):
     """A thousand steps of a thousandth: each alone is too small for a weight of 16 bits."""
@@ -124,26 +98,6 @@ def test_optimizers_keep_a_float32_copy(name: str):
     assert exact[0] < 0.97
     np.testing.assert_array_equal(brain, exact.astype(bfloat16).astype(np.float32))
     np.testing.assert_array_equal(half, exact.astype(np.float16).astype(np.float32))
-
-
-# -- files -----------------------------------------------------------------------------------------
-
-#: What MXNet 1.9.1 saves of [1, 2.3, 1 / 3, -7.1] as bfloat16 under the name b: it cuts digits off.
-MXNETS = bytes.fromhex(
-    "120100000000000000000000000000000100000000000000c9fa93f90000000001000000040000000000000001"
-    "000000000000000c000000803f1340aa3ee3c00100000000000000010000000000000062"
-)
-
-
-def test_files(tmp_path: Path):
-    ((array, _),), names = serialize.load_frombuffer(MXNETS)
-    assert (array.dtype, array.tolist()) == (bfloat16, [1, 2.296875, 0.33203125, -7.09375])
-    assert serialize.dumps([(array, (1, 0))], names) == MXNETS
-    nd.save(str(tmp_path / "x.params"), {"b": nd.array(array, dtype="bfloat16")})
-    assert (tmp_path / "x.params").read_bytes() == MXNETS
-    graph = sym.load_json(sym.var("x", dtype="bfloat16").tojson())
-    assert graph.attr("__dtype__") == "12"
-    assert graph.infer_type()[1] == [bfloat16.type]
 
 
 # -- the package -----------------------------------------------------------------------------------

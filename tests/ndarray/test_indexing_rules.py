@@ -4,7 +4,6 @@ sees. `test_indexing.py` compares drawn keys with NumPy and the real MXNet.
 
 from __future__ import annotations
 
-import random
 import threading
 
 import numpy as np
@@ -25,23 +24,6 @@ def x():
 # -- MXNet's own ways ------------------------------------------------------------------------------
 
 
-def test_one_element_has_shape_1(x):
-    for key in ((0, 0, 0), (1, -1, 2), (np.int64(1), np.uint8(2), 3)):
-        assert x[key].shape == (1,)
-    assert x[1][2][3].shape == x[1, 2, 3].shape == x[1][2, 3].shape == (1,)
-    assert x[1][2][3].asscalar() == 23
-    one = nd.array(np.array(1), dtype="int32")
-    assert nd.arange(3)[one].shape == nd.arange(3)[np.array(1)].shape == (1,)
-    assert x[one].shape == (3, 4) and x[:, one, 0].asnumpy().tolist() == [4, 16]
-
-
-def test_float_arrays_count_as_integers_and_never_as_masks():
-    x = nd.array([10, 20, 30])
-    assert x[nd.array([2.9, 0.2, -1])].asnumpy().tolist() == [30, 10, 30]
-    assert x[x > 15].asnumpy().tolist() == [10, 20, 20]  # rows 0, 1, 1
-    assert x[np.array([1.0, 0.0])].asnumpy().tolist() == [20, 10]
-
-
 def test_an_array_may_be_assigned_from_itself():
     for size in (12, 1 << 20):
         x = nd.arange(size)
@@ -60,24 +42,6 @@ def test_an_array_may_be_assigned_from_itself():
     x = nd.array(numbers((3, 4)))
     x[[2, 0]] = x[0:2]
     assert x.asnumpy().tolist() == [[5, 6, 7, 8], [5, 6, 7, 8], [1, 2, 3, 4]]
-
-
-@pytest.mark.parametrize("key", ["x[:]", "x[0]", "x[0, 0]", "x[:, 0]", "x[[0, 1]]", "x[::2]"])
-def test_values_are_exact_and_converted_as_c_does(key):
-    def put(value, dtype):
-        x = nd.zeros((2, 2), dtype=dtype)
-        exec(f"{key} = value", {"x": x, "value": value})
-        assert x.dtype == np.dtype(dtype)
-        return x.asnumpy()[0, 0]
-
-    for value, dtype in ((2**24 + 1, "int32"), (2**31 - 1, "int32"), (2**53 + 1, "int64")):
-        assert put(value, dtype) == put([value], dtype) == value
-        assert put(np.array([value]), dtype) == put(nd.array([value], dtype=dtype), dtype) == value
-    assert put(1.7, "int32") == 1 and put(-1.7, "int32") == -1
-    assert put(300, "uint8") == 44 and put(-1, "uint8") == 255 and put([200], "int8") == -56
-    assert put(1e6, "float16") == np.inf and put(float("nan"), "int32") <= 0
-    assert put(3, "bool") and put(0.5, "bool") and put(True, "float32") == 1
-    assert put(nd.array([1.7]), "int32") == 1
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -212,28 +176,6 @@ def test_each_assignment_is_one_operation_and_a_view_is_none(x):
     assert executed(x.__setitem__, slice(None), y) == 1
     assert executed(x.__setitem__, slice(None), 0) == 1
     assert executed(x.__setitem__, 0, x[0]) == 0  # how x[0] += 1 ends
-
-
-def test_writing_a_part_orders_with_the_whole(engine_kind):
-    """Disjoint parts share one Var: writers of any part and readers of any other keep order."""
-    r = random.Random(3)
-    n = np.zeros((4, 5), "float32")
-    x = nd.array(n)
-    seen = []
-    for step in range(300):
-        i, j = r.randint(0, 3), r.randint(0, 3)
-        for a in (n, x):
-            if step % 4 == 0:
-                a[i] = step
-            elif step % 4 == 1:
-                a[:, j] = a[:, j + 1]
-            elif step % 4 == 2:
-                a[i, j] = a[j, i]
-            else:
-                a[[i, 3 - i]] = a[[3 - i, i]]
-        seen.append((x[:, ::2], n[:, ::2].copy()))
-    for got, want in seen:
-        np.testing.assert_array_equal(got.asnumpy(), want)
 
 
 # -- functions beside the ops ----------------------------------------------------------------------

@@ -53,23 +53,6 @@ def test_shape_and_dtype_equal_mxnet(text, mxnet: Oracle):
     assert (x.shape, str(x.dtype)) == mxnet.ask(kind, text)
 
 
-def test_shuffle_keeps_the_rows():
-    mx.random.seed(1)
-    x = np.arange(20).reshape(10, 2)
-    assert np.random.shuffle(x) is None
-    rows = x.asnumpy()
-    assert not onp.array_equal(rows[:, 0], onp.arange(0, 20, 2))
-    assert sorted(rows[:, 0].tolist()) == list(range(0, 20, 2))
-    assert onp.array_equal(rows[:, 1], rows[:, 0] + 1)
-
-
-def test_multinomial_counts_all_trials():
-    found = np.random.multinomial(50, np.array([0.2, 0.3, 0.5]), size=(2, 3))
-    assert found.shape == (2, 3, 3) and found.dtype == "int64"
-    assert (found.sum(axis=-1) == 50).all()
-    assert np.random.multinomial(3, [1.0]).tolist() == [3]
-
-
 def test_gradients_reach_the_parameters():
     """A draw is loc + scale * noise, so loc and scale have gradients."""
     loc, scale = np.zeros(3), np.ones(3)

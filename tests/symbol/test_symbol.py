@@ -5,7 +5,6 @@ needs no MXNet, and what goes beyond it."""
 
 from __future__ import annotations
 
-import warnings
 from xml.etree import ElementTree
 
 import numpy as np
@@ -21,7 +20,6 @@ from d2lmini.graph.ir import Node
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import NameManager, NotImplementedForSymbol, Prefix, Traced
-from d2lmini.symbol.infer import merged
 
 
 @pytest.fixture(autouse=True)
@@ -114,26 +112,6 @@ def test_blocks_and_nodes_count_together():
 # --- inference ---
 
 sizes = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
-
-
-@given(st.integers(1, 5), st.integers(1, 9), st.sets(st.integers(0, 1)))
-def test_partial_shapes_never_contradict_full_ones(batch, width, unknown):
-    net = sym.concat(mlp(), sym.var("y") * 2, dim=1).transpose().reshape((-1, 1))
-    shape = (batch, width)
-    full = net.infer_shape(x=shape, y=(batch, 3))
-    known = tuple(0 if i in unknown else n for i, n in enumerate(shape))
-    partial = net.infer_shape_partial(x=known)
-    for rows, sure in zip(full, partial):
-        for a, b in zip(rows, sure):
-            assert b == () or merged(a, b) == a
-
-
-def test_not_enough_is_a_warning_with_names():
-    with pytest.warns(UserWarning, match=r"Cannot decide shape .* fc1_weight: None"):
-        assert mlp().infer_shape() == (None, None, None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert mlp().infer_shape_partial(x=(2, 0))[0][:3] == [(2, 0), (5, 0), (5,)]
 
 
 def test_a_conflict_names_node_and_line():
@@ -280,20 +258,3 @@ def test_the_picture_says_what_the_graph_is():
     titles = [e.text for e in tree.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0] == "x" and any("test_symbol.py" in title for title in titles)
     assert [node.name for node in picture.nodes] == ["x", "fc1", "relu0", "fc2"]
-
-
-def test_print_summary_counts_parameters(capsys):
-    net = sym.BatchNorm(sym.Convolution(sym.var("data"), kernel=(3, 3), num_filter=4, name="c"))
-    net = sym.FullyConnected(net + net, num_hidden=10, name="fc")
-    net = sym.SoftmaxOutput(net, name="softmax")
-    d2lmini.viz.print_summary(net, shape={"data": (2, 3, 8, 8)})
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["c(Convolution)", "4x6x6", "112", "data"] in lines
-    assert ["batchnorm0(BatchNorm)", "4x6x6", "8", "c"] in lines
-    assert ["softmax(SoftmaxOutput)", "10", "0", "fc"] in lines
-    assert ["Total", "params:", str(112 + 8 + 1450)] in lines
-    d2lmini.viz.print_summary(net)
-    assert "Total params: 14" in capsys.readouterr().out  # both biases
-    with pytest.raises(TypeError, match="expected a Symbol, got int"):
-        d2lmini.viz.plot_network(3)
-    assert "4 × 6 × 6" in d2lmini.viz.plot_network(net, shape={"data": (2, 3, 8, 8)}).svg

@@ -48,26 +48,6 @@ def test_features_inside_a_net_share_its_parameters():
     assert got.shape == net[2].weight.shape and got.asnumpy().any()
 
 
-def test_a_graph_of_ones_own_learns():
-    """Parameters that nobody brought are made, and get their shapes from the graph."""
-    x = sym.var("x")
-    y = sym.FullyConnected(sym.tanh(x), num_hidden=3, name="fc") * 2
-    net = SymbolBlock(y, x)
-    assert sorted(net.collect_params()) == ["fc_bias", "fc_weight"]
-    net.initialize()
-    a = nd.random.normal(shape=(4, 5))
-    for active in (True, False, True):
-        net.hybridize(active)
-        with autograd.record():
-            out = net(a)
-        out.backward()
-        weight, bias = (net.params[f"fc_{kind}"].data().asnumpy() for kind in ("weight", "bias"))
-        expected = (np.tanh(a.asnumpy()) @ weight.T + bias) * 2
-        np.testing.assert_allclose(out.asnumpy(), expected, rtol=1e-5, atol=1e-6)
-        assert net.params["fc_bias"].grad().asnumpy().tolist() == [8, 8, 8]
-    assert net.params["fc_weight"].shape == (3, 5)
-
-
 def test_several_inputs_nested_outputs_and_errors():
     a, b = sym.var("a"), sym.var("b")
     net = SymbolBlock([a + b, [a * b]], [a, b])
