@@ -61,7 +61,7 @@ def _behind(head: Step) -> list[Step]:
     todo = [head]
     while todo:
         step = todo.pop()
-        if step.released:
+        if step.parents is None:
             raise MXNetError(
                 f"get_symbol: {step.name}: a backward has used up this part of the graph; pass "
                 "retain_graph=True to it"

@@ -112,7 +112,7 @@ def _load_symbol(path: str, data: bytes) -> None:
     graph = sym.load(path)
     try:
         graph.list_arguments(), graph.list_outputs(), graph.list_auxiliary_states()
-        graph.attr_dict(), graph.debug_str(), repr(graph), len(graph.get_internals())
+        graph.attr_dict(), repr(graph), len(graph.get_internals())
         again = sym.load_json(graph.tojson())
     except MXNetError as error:
         raise MXNetError(f"{path}: {error}") from None

@@ -160,6 +160,122 @@ def test_copies_files_and_pushed_functions_read_what_is_recorded(tmp_path):
     assert foreign.tolist() == [9.0] * 3
 
 
+def test_who_waits_to_write_may_write_past_the_engine():
+    x = ones(3)
+    memory = np.from_dlpack(x)
+    with d2lmini.lazy():
+        y = x + 1
+        x.wait_to_write()
+        memory[:] = 7
+        z = x + 1
+    assert y.asnumpy().tolist() == [2.0] * 3 and z.asnumpy().tolist() == [8.0] * 3
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_a_task_may_push_on_what_is_recorded(kind):
+    results = []
+    with engine.use(kind):
+        x, tag = ones(3), engine.new_var()
+        with d2lmini.lazy() as scope:
+            y = x + 1
+            engine.push(lambda: results.append(y * 10), writes=[tag])
+            engine.wait_for_var(tag)
+            assert scope.recorded == 1  # what a task does is none of this thread's
+            assert results[0].asnumpy().tolist() == [20.0] * 3
+
+
+# -- autograd and training -------------------------------------------------------------------------
+
+
+def grads_of_a_net(lazily):
+    d2lmini.random.seed(0)
+    x = nd.random.normal(shape=(8, 5))
+    w = nd.random.normal(shape=(3, 5))
+    b = nd.zeros(3)
+    for p in (w, b):
+        p.attach_grad()
+
+    def run():
+        for _ in range(3):
+            with autograd.record():
+                y = nd.FullyConnected(x, w, b, num_hidden=3)
+                loss = nd.softmax(nd.Dropout(y.tanh(), p=0.5)).log().sum()
+            loss.backward()
+            for p in (w, b):
+                p[:] = p - 0.1 * p.grad
+        return loss.asnumpy(), w.asnumpy(), w.grad.asnumpy(), b.asnumpy()
+
+    if not lazily:
+        return run()
+    with d2lmini.lazy():
+        return run()
+
+
+def test_gradients_and_updates_are_those_of_outside():
+    for inside, outside in zip(grads_of_a_net(True), grads_of_a_net(False)):
+        np.testing.assert_allclose(inside, outside, rtol=1e-4, atol=1e-5)
+
+
+def test_a_value_may_be_overwritten_before_backward():
+    x = ones(3)
+    x.attach_grad()
+    with d2lmini.lazy():
+        with autograd.record():
+            y = x * x
+            z = y * y
+        with autograd.pause():
+            y[:] = 0
+        z.backward()
+        assert x.grad.asnumpy().tolist() == [4, 4, 4]
+        with autograd.record():
+            z = (x * 3) ** 2
+        z.backward()
+    assert x.grad.asnumpy().tolist() == [18.0] * 3
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_trainer_in_a_scope(hybrid, optimizer):
+    def train(lazily):
+        d2lmini.random.seed(1)
+        np.random.seed(1)
+        net = gluon.nn.HybridSequential()
+        net.add(gluon.nn.Dense(8, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dense(2))
+        net.initialize(d2lmini.init.Normal(0.5))
+        if hybrid:
+            net.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.05})
+        loss = gluon.loss.L2Loss()
+        X, y = nd.random.normal(shape=(16, 4)), nd.random.normal(shape=(16, 2))
+
+        def steps():
+            for _ in range(4):
+                with autograd.record():
+                    l = loss(net(X), y)
+                l.backward()
+                trainer.step(16)
+            return [l.asnumpy(), *(p.data().asnumpy() for p in net.collect_params().values())]
+
+        if not lazily:
+            return steps()
+        with d2lmini.lazy():
+            return steps()
+
+    for inside, outside in zip(train(True), train(False)):
+        np.testing.assert_allclose(inside, outside, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_gradients():
+    x = nd.array([3, 2])
+    x.attach_grad()
+    with d2lmini.lazy():
+        with autograd.record():
+            y = x**3
+            (dy,) = autograd.grad(y, [x], create_graph=True)
+        dy.backward()
+        assert x.grad.asnumpy().tolist() == [18.0, 12.0]
+
+
 # -- errors ----------------------------------------------------------------------------------------
 
 

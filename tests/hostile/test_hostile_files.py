@@ -39,16 +39,23 @@ def row(op="null", name="x", inputs=(), **more) -> dict:
 X = row()
 _SPLIT = {"indices": "()", "sections": "1000000000"}
 _BAD_TABLES = {
-    "an op of another kind": ([row(op=["null"])], [[0, 0]], "'op' of 'x' is ['null'], expected a"),
-    "no name": ([{"op": "null", "inputs": []}], [[0, 0]], "its 'name' is None"),
-    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "output 3 of 'x', which"),
-    "a truth for a number": ([X], [[True, 0]], "expected [node, output, version]"),
-    "a number for a text": ([row(attrs={"a": 1})], [[0, 0]], "'a' of 'x' is 1, expected a text"),
+    "an op of another kind": ([row(op=["null"])], [[0, 0]], "unhashable"),
+    "no name": ([{"op": "null", "inputs": []}], [[0, 0]], "'name'"),
+    "a row that is none": ([3], [[0, 0]], "node 3, number 0"),
+    "a node from the end": ([X, X], [[-1, 0]], "is no [node, output]"),
+    "a node of the future": ([row("relu", "y", [[0, 0]])], [[0, 0]], "of the 0 nodes before it"),
+    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "[0, 3] is no [node"),
+    "a place that is a list": ([X], [[0, []]], "is no [node, output]"),
+    "a truth for a number": ([X], [[True, 0]], "is no [node, output]"),
+    "labels as pairs": ([row(attrs=[["a", 1]])], [[0, 0]], "node 'x', number 0"),
+    "labels as text": ([row(attr="ab")], [[0, 0]], "node 'x', number 0"),
+    "a number for a text": ([row(attrs={"a": 1})], [[0, 0]], "attributes are strings, got a=1"),
     "no heads": ([X], [], "has no outputs"),
     "no truth": (
         [X, row("Flatten", "y", [[0, 0]]), row("FullyConnected", "z", [[1, 0]],
          attrs={"num_hidden": "2", "no_bias": "maybe"})], [[2, 0]], "expected True or False"),
-    "nothing to join": ([row("Concat", "y")], [[0, 0]], "one input or more"),
+    "an op of ours alone": ([X, row("_scale_arrays", "y", [[0, 0]])], [[1, 0]], "is none that"),
+    "nothing to join": ([row("Concat", "y")], [[0, 0]], "one or more inputs"),
     "a billion outputs": ([X, row("split_v2", "y", [[0, 0]], attrs=_SPLIT)], [[1, 0]], "00000000"),
     "a dtype as source": (
         [X, row("Cast", "y", [[0, 0]], attrs={"dtype": "(1,)f4"})], [[1, 0]], "dtype"),

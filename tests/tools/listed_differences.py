@@ -40,12 +40,10 @@ LISTED = read()
 #: Names that are not drawn: files, pointers, what only waits, and what ends the real MXNet.
 NOT_DRAWN = {
     f"nd.{name}"
-    for name in "save load load_frombuffer from_dlpack to_dlpack_for_read to_dlpack_for_write "
-    "from_numpy NDArray imdecode waitall".split()
+    for name in "save load load_frombuffer from_dlpack from_numpy NDArray imdecode waitall".split()
 } | {
     f"nd.NDArray.{name}"
-    for name in "to_dlpack_for_read to_dlpack_for_write wait_to_read handle writable "
-    "as_nd_ndarray as_in_ctx backward".split()
+    for name in "wait_to_read handle writable as_nd_ndarray as_in_ctx backward".split()
 }
 
 

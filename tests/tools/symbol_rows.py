@@ -29,6 +29,20 @@ def read_rows() -> dict[str, str]:
     return found
 
 
+COMPOSE = [
+    "net(data2=first, name='composed')",
+    "net(data2=first)",
+    "net(data2=x)",
+    "net(data2=first).get_internals()",
+    "net(nobody=first)",
+    "net(first, data2=first)",
+    "net(data2=3)",
+    "net(data2=sym.split(x, num_outputs=2))",
+    "sym.Group([net, sym.exp(sym.var('data2'))])(data2=first).list_outputs()",
+    "sym.Group([net, sym.exp(sym.var('data2'))])(data2=first, name='hi').list_outputs()",
+    "net(data2=first) and net.list_arguments()",
+]
+
 REASONS = read_rows()
 ROWS = [row for row, reason in REASONS.items() if not reason]
 
