@@ -38,8 +38,8 @@ from d2lmini import files
 from d2lmini import ndarray as nd
 from d2lmini.context import Context
 from d2lmini.gluon import structure
-from d2lmini.gluon.flatten_args import flatten as _flatten
-from d2lmini.gluon.flatten_args import regroup as _regroup
+from d2lmini.gluon.graphs import flatten as _flatten
+from d2lmini.gluon.graphs import regroup as _regroup
 from d2lmini.gluon.naming import _BlockScope
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief

@@ -11,7 +11,7 @@ from np_rows.draws import DRAWS
 import d2lmini
 from d2lmini import autograd, gluon, nd, np, npx
 from d2lmini.gluon import nn
-from d2lmini.gluon.flatten_args import flatten
+from d2lmini.gluon.graphs import flatten
 from d2lmini.ops.core import registry
 
 #: How a net runs, and the scope around it.
