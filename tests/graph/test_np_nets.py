@@ -254,12 +254,6 @@ def test_in_place_operations():
     same(net(data()), eager)
 
 
-def test_summary(capsys):
-    net = tiny_net(4, 2)
-    net.summary(np.ones((2, 3)))
-    assert "Total params: 26" in capsys.readouterr().out
-
-
 def test_symbol_of_recorded_np_operations():
     x = np.array([1, 2])
     x.attach_grad()
