@@ -12,7 +12,7 @@
 >>> net = Scale()
 >>> net.infer_shape(nd.ones((2, 5)))
 >>> net.layer.weight.shape, net.factor.shape
-(((3, 5), (2, 3))
+((3, 5), (2, 3))
 
 A net's arguments may be nested lists. A graph takes one list; the form describes the nesting: 0 is
 a single value, -1 is None, a number n > 0 is a value that has n outputs (a Symbol), and a list is a

@@ -181,7 +181,8 @@ class HybridBlock(Block):
                     "self.<parameter>.shape from the shapes of the inputs"
                 )
 
-    infer_type = optimize_for = LeftOut()
+    infer_type = LeftOut()
+    optimize_for = LeftOut()
 
     # -- compiling ---------------------------------------------------------------------------------
 
