@@ -15,7 +15,7 @@ To resume an interrupted training, an epoch's order must be repeatable. `state_d
 determines the next iteration, and `load_state_dict` makes the next iteration repeat it. The
 DataLoader keeps the position within an iteration.
 
-`SplitSampler`: adata set split into parts, one for each process of a job.
+`SplitSampler`: a data set split into parts, one for each process of a job.
 
 >>> [list(SplitSampler(7, 2, part, shuffle=False)) for part in range(2)]
 [[0, 2, 4, 6], [1, 3, 5, 0]]
@@ -49,8 +49,8 @@ from d2lmini import random_state
 from d2lmini.ndarray import NDArray
 
 __all__ = [
-    "BatchSampler", "FilterSampler", "RandomSampler", "Sampler",
-    "SequentialSampler",
+    "BatchSampler", "FilterSampler", "RandomSampler", "Sampler", "SequentialSampler",
+    "SplitSampler",
 ]  # fmt: skip
 
 
