@@ -103,6 +103,7 @@ LEFT_OUT = {
     "transforms.Compose and Dataset.transform_first take any function of an image":
         "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
     "a call of the net infers the dtypes": "infer_type",
+    "viz.print_summary(net(sym.var('data')), shape={'data': shape}) does the same": "*.summary",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "NumPy has it under another name: compute with x.asnumpy()":
         "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",

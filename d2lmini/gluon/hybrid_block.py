@@ -38,8 +38,7 @@ from d2lmini.base import LeftOut, MXNetError
 from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
-from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.graphs import complete_shapes, export
+from d2lmini.gluon.graphs import complete_shapes, export, flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
@@ -182,7 +181,8 @@ class HybridBlock(Block):
                     "self.<parameter>.shape from the shapes of the inputs"
                 )
 
-    infer_type = optimize_for = LeftOut()
+    infer_type = LeftOut()
+    optimize_for = LeftOut()
 
     # -- compiling ---------------------------------------------------------------------------------
 

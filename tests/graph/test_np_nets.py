@@ -155,7 +155,27 @@ def test_values_in_a_trace_are_refused(text, what):
         net(data())
 
 
-def test_summary(capsys):
-    net = tiny_net(4, 2)
-    net.summary(np.ones((2, 3)))
-    assert "Total params: 26" in capsys.readouterr().out
+def test_in_place_operations():
+    def forward(x):
+        y = x * 2
+        y += 1
+        y *= x
+        total = y.sum()
+        total -= 1
+        return y, total
+
+    net = Net("forward(x)")
+    net.scope["forward"] = forward
+    eager = net(data())
+    net.hybridize()
+    same(net(data()), eager)
+
+
+def test_symbol_of_recorded_np_operations():
+    x = np.array([1, 2])
+    x.attach_grad()
+    with autograd.record():
+        y = (x * x + 1).sum()
+    symbol = autograd.get_symbol(y)
+    (value,) = symbol.eval(**{symbol.list_arguments()[0]: x.as_nd_ndarray()})
+    assert value.asnumpy().reshape(-1).tolist() == [7]
