@@ -39,7 +39,6 @@ PHASES = {
 }
 METADATA = {
     "process_name": "name", "thread_name": "name",
-    "process_sort_index": "sort_index", "thread_sort_index": "sort_index",
 }  # fmt: skip
 
 
