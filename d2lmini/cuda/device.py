@@ -142,7 +142,7 @@ class CudaDevice(Device):
         # Call __dlpack__ on this thread, on whose current stream the other library has pending
         # work; the library lets our stream wait for that work.
         stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
-        with capture.no_capture():
+        with capture_lock:
             source = source.__dlpack__(stream=stream)
         return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 

@@ -35,7 +35,6 @@ from d2lmini.context import Context, cpu
 from d2lmini.distributed.mpi import Plan, world
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
-from d2lmini.kvstore.allreduce import Sum
 from d2lmini.kvstore.local import Key, KVStore, Pairs
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
@@ -193,34 +192,6 @@ class DistKVStore(KVStore):
                 bucket, [sources[i] for i in bucket.members], [targets[i] for i in bucket.members]
             )
         return sums
-
-    def _sum_by_nccl(
-        self, pairs: Pairs, outs: dict[Key, list[NDArray]], alternating: bool
-    ) -> set[Key]:
-        """Push the sums that NCCL can compute over all processes' GPUs; returns their keys."""
-        nccl = addons.find("sum_over_processes", required=False)
-        found: dict[Key, tuple[list[NDArray], Any]] = {}
-        if nccl is not None and not any(throttle.current()):
-            for k, values in pairs[::-1]:
-                lane = nccl.lane_of(values, outs[k]) if k in outs else None
-                if lane is not None:
-                    found[k] = values, lane
-        over = {(*[x.context for x in values],) for values, _ in found.values()}
-        if len(over) != 1:
-            return set()  # no sums, or keys on different devices
-        keys = list(found)
-        plans = self._buckets(keys, [found[k][0][0] for k in keys], "sum up by NCCL")
-        for bucket in in_turns(plans) if alternating else plans:
-            some = [keys[i] for i in bucket.members]
-            sums = [Sum(found[k][0], outs[k]) for k in some]
-            nccl.all_reduce(found[some[0]][1], sums, self._world, bucket.plan)
-            for k in some:  # a value stays on the device of its sum
-                if self._store[k].context != outs[k][0].context:
-                    self._store[k] = self._store[k].copyto(outs[k][0].context)
-            for k in some:
-                outs[k][0].copyto(self._store[k])
-            self.buckets_sent += 1
-        return set(keys)
 
     def _value(self, key: Key) -> NDArray:
         """The value of `key`, moved to the CPU."""

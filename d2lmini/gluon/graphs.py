@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini import symbol
+from d2lmini.device import files
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import topological
 from d2lmini.graph.symbolic_trace import input_names, outside, plain

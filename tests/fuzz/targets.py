@@ -31,6 +31,7 @@ from d2lmini.cli.errors import CommandError
 from d2lmini.compat.mxnet_alias import notebook
 from d2lmini.gluon import checkpoint, structure
 from d2lmini.gluon.data.vision import datasets
+from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 
 num_gpus()  # asks for CuPy once, as arrays of a GPU in a file do

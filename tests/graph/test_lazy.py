@@ -21,7 +21,7 @@ from random_steps import SHAPES, Pair, step
 from strikes import strike_everywhere
 
 import d2lmini
-from d2lmini import MXNetError, engine, nd
+from d2lmini import MXNetError, autograd, engine, gluon, nd
 from d2lmini.base import instrument
 from d2lmini.engine.scheduler import Scheduler
 from d2lmini.graph.lazy import MOST_NUMBERS, recorder, thread_state

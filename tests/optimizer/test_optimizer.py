@@ -15,7 +15,6 @@ from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 from d2lmini.ops.update_multi import BLOCK
 from d2lmini.optimizer import Optimizer
-from d2lmini.optimizer.lr_scheduler import CosineScheduler, FactorScheduler
 
 SHAPES = [(3, 4), (5,), (1, 2)]
 

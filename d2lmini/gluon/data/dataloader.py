@@ -43,6 +43,7 @@ from d2lmini.engine.signals import held
 from d2lmini.gluon.data.batchify import default_batchify_fn, default_mp_batchify_fn, gather
 from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, state_of
 from d2lmini.ndarray import NDArray
+from d2lmini.ops import random_state
 from d2lmini.ops.random_state import Key
 
 
