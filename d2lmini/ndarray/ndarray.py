@@ -365,6 +365,7 @@ class NDArray(Typed, Fluent):
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
     slice_assign = LeftOut()
     slice_assign_scalar = LeftOut()
+    argmax_channel, nanprod, slice_like = LeftOut(), LeftOut(), LeftOut()
 
     if TYPE_CHECKING:  # the methods that `Fluent` derives from ops
 

@@ -43,11 +43,10 @@ ANY = (
     "Scale('F.LeakyReLU(x, F.reshape(w, (1,)), act_type=\"prelu\")')",
     "Scale('F.dot(x, F.broadcast_mul(F.reshape(w, (1, 1)), F.ones((LAST, LAST))))')",
     "Scale('F.broadcast_add(x, F.take(w, F.zeros((1,))))')",
-    "Scale('F.slice_like(x, F.broadcast_like(w, x))')",
     "Scale('F.SequenceMask(F.broadcast_mul(x, w), value=1)')",
     "Scale('F.clip(F.broadcast_div(x, w + 1), -2, 2)')",
     "Scale('F.softmax(F.broadcast_mul(x, w))')",
-    "Scale('F.L2Normalization(F.broadcast_mul(x, w))')", "Embedded()", "Sampled()",
+    "Scale('F.L2Normalization(F.broadcast_mul(x, w))')", "Embedded()",
 )  # fmt: skip
 
 CLASSES = """
@@ -73,12 +72,6 @@ class Embedded(gluon.HybridBlock):
     def hybrid_forward(self, F, x):
         words = self.words(F.zeros((1,)))
         return F.broadcast_add(x, F.reshape(words, (1,) * (AXES - 1) + (LAST,)))
-class Sampled(gluon.HybridBlock):
-    def __init__(self):
-        super().__init__()
-        self.w = self.params.get('w', shape=(1,) * AXES, init=init.Constant(0.5))
-    def hybrid_forward(self, F, x, w):
-        return x + 0 * F.sample_normal(F.BlockGrad(x), F.broadcast_like(F.abs(w), x))
 """
 
 

@@ -168,7 +168,7 @@ ALIASES = {
         x.reshape_like(mod.zeros((2, 4))) | x.flatten() | x.squeeze() | x.expand_dims(0) | x.T
         x.transpose() | x.transpose((0, 1)) | x.swapaxes(0, 1) | x.slice((0, 0), (1, 4))
         x.slice_axis(axis=0, begin=0, end=1) | x.slice_axis(axis=0, begin=0, end=2)
-        x.slice_like(mod.zeros((1, 4))) | x.split(2, axis=0) | x.split(1, axis=0) | x.split_v2(2)
+        x.split(2, axis=0) | x.split(1, axis=0) | x.split_v2(2)
         x.split_v2((1, )) | x.split(1) | x.broadcast_to((2, 4))
         x.broadcast_like(mod.zeros((2, 4))) | x.broadcast_axes(axis=(), size=()) | x.diag()
         x.tile((1, 1)) | x.repeat(1) | x.flip(0) | x.take(mod.array([0, 1]))

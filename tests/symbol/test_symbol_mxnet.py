@@ -90,7 +90,6 @@ LESS = {
     "RNN": "counts the parameters of an unknown input size as if it was 0",
     "GroupNorm": "overwrites gamma of one number per channel; here it is allowed",
     "shape_array": "says 0 axes for an unknown shape",
-    "slice_like": "infers the result's axes from the second input",
     "broadcast_like": "keeps the first input's size for an unknown one",
     "split": "infers the data from parts without their axis",
 }

@@ -144,34 +144,6 @@ def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch)
     assert device.dead is None
 
 
-@pytest.mark.parametrize("name", ["cholesky", "inv", "det", "slogdet", "qr", "eigh", "solve"])
-def test_so_is_cusolver(cupy, gpus, monkeypatch, name):
-    A = nd.array([[4, 2], [2, 5]], ctx=gpu(0), dtype="float64")
-    calls = {
-        "cholesky": lambda: nd.linalg.potrf(A),
-        "inv": lambda: nd.linalg.inverse(A),
-        "det": lambda: nd.linalg.det(A),
-        "slogdet": lambda: nd.linalg.slogdet(A)[1],
-        "qr": lambda: nd.linalg.gelqf(A)[0],
-        "eigh": lambda: nd.linalg.syevd(A)[1],
-        "solve": lambda: nd.linalg.trsm(A, A),
-    }
-    want = calls[name]().asnumpy()
-    errors, function = [CUSOLVERError(2)], getattr(cupy.linalg, name)
-
-    def short(*arguments):
-        if errors:
-            raise errors.pop()
-        return function(*arguments)
-
-    monkeypatch.setattr(cupy.linalg, name, short)
-    np.testing.assert_array_equal(calls[name]().asnumpy(), want)
-    assert not errors
-    errors += [CUSOLVERError(2), CUSOLVERError(2)]
-    with pytest.raises(MemoryError, match=r"out of memory on gpu\(0\)"):
-        calls[name]().asnumpy()
-
-
 # -- asking CUDA -----------------------------------------------------------------------------------
 
 
