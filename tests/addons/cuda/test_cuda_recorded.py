@@ -44,7 +44,7 @@ NOT_RECORDED = {
     "cumsum": "_np_cumsum",
     "diag": "diag",
     "diagonal": "diag",
-    "dtype": "_contrib_arange_like softmax",
+    "dtype": "_contrib_arange_like",
     "elements by index": "_getitem",
     "flip": "flip",
     "full": "SequenceLast",
