@@ -88,7 +88,8 @@ def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
 
 @op_of_view(free_dtypes=("rhs",))
 def broadcast_like(xp, lhs, rhs, *, out=None):
-    """lhs broadcast to the shape of rhs, which has as many axes."""
+    """lhs broadcast to the shape of rhs, which has as many axes; MXNetError at the call if not, or
+    if they do not broadcast."""
     if len(lhs.shape) != len(rhs.shape):
         raise MXNetError(f"lhs is {lhs.shape}, rhs {rhs.shape}: need as many axes")
     target = _broadcast_shape(lhs.shape, rhs.shape)

@@ -58,21 +58,6 @@ def integers(xp: Any, index: Any) -> Any:
     return index.astype(np.int64, copy=False)
 
 
-def within(xp: Any, index: Any, size: int, axis: int) -> Any:
-    """int64 positions in [0, size); negative ones count from the end; IndexError if outside.
-
-    A GPU does not check, since a check would wait for the GPU: a position outside counts as the
-    nearest end."""
-    index = integers(xp, index)
-    if xp is not np:
-        return xp.clip(xp.where(index < 0, index + size, index), 0, size - 1)
-    outside = (index < -size) | (index >= size)
-    if outside.any():
-        worst = int(index[outside].ravel()[0])
-        raise IndexError(f"index {worst} is out of bounds for axis {axis} with size {size}")
-    return xp.where(index < 0, index + size, index)
-
-
 def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     """int64 positions in [0, size), by MXNet's three modes for indices outside."""
     index = integers(xp, index)

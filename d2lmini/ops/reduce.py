@@ -17,7 +17,7 @@ All take the same attributes, as in MXNet: `axis` (an int, a tuple, or None or (
 
 The dtype is kept: sums of small integers wrap around, a mean of integers is truncated towards zero.
 Only bool, which MXNet keeps too (the sum would mean no more than "any"), is counted in int64.
-float16 accumulates in float32. nan and inf propagate, except in `nansum` and `nanprod`.
+float16 accumulates in float32. nan and inf propagate, except in `nansum`.
 
 Large arrays are reduced in chunks that depend on the shape only (`chunking`), so the same numbers
 give the same bits with any number of workers.

@@ -53,8 +53,6 @@ CASTS = [
     ("take(h, f)", HALF),
     ("pick(h, f[0])", HALF),
     ("Embedding(h, f, input_dim=2, output_dim=2)", SINGLE),
-    ("scatter_nd(h, i, shape=(2, 2, 2))", HALF),
-    ("slice_like(h, f)", HALF),
     ("broadcast_like(h, f)", HALF),
     ("SequenceMask(h, f[0], use_sequence_length=True)", HALF),
 ]

@@ -282,10 +282,10 @@ def test_gradients_of_gradients():
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
 def test_only_what_depends_on_the_op_that_failed_is_missing(kind):
     with engine.use(kind):
-        bad, x = -nd.ones((2, 2)), ones(2, 2)
+        x = ones(2, 2)
         with d2lmini.lazy():
             good = x + 1
-            factor = nd.linalg.potrf(bad)  # this line is named
+            factor = nd.random.normal(0, -1, (2, 2))  # this line is named
             after = factor * 2 + good
             both = good * 3
         assert both.asnumpy().tolist() == [[6.0, 6.0]] * 2
@@ -293,8 +293,37 @@ def test_only_what_depends_on_the_op_that_failed_is_missing(kind):
         for value in (factor, after):
             with pytest.raises(MXNetError, match="this line is named") as caught:
                 value.asnumpy()
-            assert str(caught.value).startswith("linalg_potrf: ")
+            assert str(caught.value).startswith("_random_normal: ")
         nd.waitall()  # it was raised already
+
+
+def test_a_value_that_is_missing_before_is_missing_only_where_it_is_read():
+    with engine.use("threaded", inline_below=0.0):
+        factor = nd.random.normal(0, -1, (2, 2))
+        x = ones(2, 2)
+        with d2lmini.lazy():
+            after, good = factor + 1, x + 1
+        assert good.asnumpy().tolist() == [[2.0, 2.0]] * 2
+        with pytest.raises(MXNetError, match="scale must be"):
+            after.asnumpy()
+        factor[:] = 1
+        assert factor.asnumpy().tolist() == [[1.0, 1.0]] * 2
+
+
+def test_an_error_that_nobody_waited_for_is_raised_by_waitall():
+    with d2lmini.lazy():
+        factor = nd.random.normal(0, -1, (2, 2))
+    with pytest.raises(MXNetError, match="scale must be"):
+        nd.waitall()
+    del factor
+
+
+def test_an_exception_that_leaves_the_scope_leaves_all_usable():
+    x = ones(3)
+    with pytest.raises(ZeroDivisionError), d2lmini.lazy():
+        y = x + 1
+        1 // 0
+    assert y.asnumpy().tolist() == [2.0] * 3
 
 
 # -- scopes, threads, bounds -----------------------------------------------------------------------

@@ -76,6 +76,16 @@ def assert_rounds(case: Any, dtype: np.dtype) -> None:
         np.testing.assert_array_equal(one.astype(float), rounded.astype(float), strict=True)
 
 
+def test_the_dtype_of_a_result():
+    x = nd.ones((2, 3), dtype="bfloat16")
+    for y in (x + x, x * 2.5, x.exp(), nd.dot(x, x.T), x.mean(), x[0], x.reshape((3, 2)), x == x):
+        assert y.dtype is bfloat16.type
+    assert x.argsort().dtype == np.float32
+    assert nd.array([1, 2], dtype=bfloat16).dtype is bfloat16.type
+    with pytest.raises(MXNetError, match="dtypes differ: bfloat16, float32"):
+        x + nd.ones((2, 3))
+
+
 def test_sums_and_products_accumulate_in_float32():
     """In bfloat16 itself 256 + 1 is 256, in float16 2048 + 1 is 2048."""
     for dtype, n in (("bfloat16", 1024), ("float16", 4096)):

@@ -65,8 +65,6 @@ def test_every_function_of_nd_is_in_sym():
         (lambda x: sym.sum(x, nothing=3), TypeError, "sum: unknown argument 'nothing'"),
         (lambda x: sym.dot(x, x, rhs=x), TypeError, "input 'rhs' was given twice"),
         (lambda x: sym.relu(sym.split(x, num_outputs=2)), MXNetError, "has 2 outputs and one is"),
-        (lambda x: sym.random.uniform(x, 1), TypeError, "must both be numbers or both Symbols"),
-        (lambda x: sym.random.randint(x, 4), TypeError, "must be numbers"),
         (lambda x: sym.var("v", stype="csr"), MXNetError, "'csr' is left out"),
         (lambda x: sym.var("v", dtype="complex64"), MXNetError, "complex64 is not one of"),
         (lambda x: x + "one", TypeError, "expected an NDArray or a number"),

@@ -282,8 +282,8 @@ def test_export_model(tmp_path: Any):
 
 
 def test_an_op_without_a_converter_is_named():
-    y = sym.linalg.potrf(sym.var("x"), name="root") + 1
-    with pytest.raises(MXNetError, match=r"node 'root': linalg_potrf: this op has no converter"):
+    y = sym.gammaln(sym.var("x"), name="root") + 1
+    with pytest.raises(MXNetError, match=r"node 'root': gammaln: this op has no converter"):
         export(y, {}, {"x": Spec((2, 2), "float32")})
 
 

@@ -73,16 +73,8 @@ def keep_defined(scene, name):
     """Draw no arguments for which MXNet reads or writes beyond its arrays, or gives numbers that
     mean nothing: coordinates of several axes, factors of a vector, and parameters of a distribution
     outside of their range."""
-    if name == "unravel_index":
-        scene.shape = scene.shape[:1]
-    elif name.endswith(("potrf", "potri")) and len(scene.shape) == 1:
-        scene.shape *= 2
-    elif name == "index_copy":
-        scene.shape = (4, *scene.shape[1:])  # as many rows as an index counts
     scene.of_shares = "multinomial" in name
-    scene.of_distribution = scene.of_shares or bool(
-        re.search("sample_|binomial|poisson|gamma_|exponential", name)
-    )
+    scene.of_distribution = scene.of_shares
 
 
 def whole(scene, call, differs=True, name=""):
