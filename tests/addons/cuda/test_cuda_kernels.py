@@ -37,8 +37,7 @@ from d2lmini.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.typed import TypedKernel
-from d2lmini.cuda.ops import rnn
-from d2lmini.cuda.recorder import Recorder
+from d2lmini.cuda.recorder import KernelStep, Recorder
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
 from d2lmini.graph.program import Program
@@ -570,7 +569,7 @@ def test_recurrent_layers_and_their_gradients(mode, is_cut, backwards, dtype):
         put = [xp.asarray(a) for a in (x, g, *weights)]
         mine, ends = [xp.asarray(s.copy()) for s in states], [xp.asarray(h.copy()) for h in heads]
         layer = rnn_compute.layer_of(xp, mode)
-        assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
+        assert type(layer) is (plain if xp is np else recurrent.FUSED[mode])
         w = rnn_compute.Weights(*put[2:])
         y, kept = ([xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps))
         part = slice(H, None) if is_cut else slice(0, H)
@@ -733,17 +732,22 @@ def recurrent_kernels(char: str) -> list[Kernel]:
     """The steps of LSTM and GRU, forward and back."""
     recorder = Recorder()
 
-    def new(n: int) -> Any:
-        return recorder.empty((3, 8 * n), char)
+    def new(*shape: int) -> Any:
+        return recorder.empty(shape, char)
 
-    recurrent.lstm_step(recorder, new(4), new(1), new(4), new(1), new(2)[:, 8:])
-    recurrent.lstm_back(recorder, new(2)[:, :8], new(1), new(4), new(1), new(1), new(1), new(4))
-    more = [new(2), new(1), new(1)]
-    bias = recorder.empty((8,), char)
-    recurrent.gru_step(recorder, new(3), bias, new(2)[:, :8], *more, new(2)[:, 8:])
-    gradients = new(1), new(1), new(3)
-    recurrent.gru_back(recorder, new(2)[:, :8], new(1), *more, new(1), *gradients)
-    return [step.kernel for step in recorder.steps]
+    for mode, n in (("lstm", 4), ("gru", 3)):
+        layer = recurrent.FUSED[mode](recorder)
+        kept = [new(1, 3, 8 * k) for k in layer.keeps]
+        w = rnn_compute.Weights(*[new(8 * n)] * 4)
+        layer.step(new(3, 8 * n), w, [new(3, 8), new(3, 8)], new(3, 8), [k[0] for k in kept], None)
+        D = [new(1, 3, 8), new(1, 3, 24)] if mode == "gru" else [new(1, 3, 32)]
+        states = [new(1, 3, 8), new(1, 3, 8)]
+        heads = [new(3, 8)] * (1 if mode == "gru" else 2)
+        before = states[:1] if mode == "gru" else states
+        with mock.patch.object(recurrent, "matmul"):
+            layer.back(D, before, kept, new(8 * n, 8), new(1, 3, 8), new(1, 3, 8), heads)
+    found = [step.kernel for step in recorder.steps if isinstance(step, KernelStep)]
+    return [kernel for kernel in found if kernel.name.startswith(("lstm", "gru"))]
 
 
 def reducing_kernels(chars: str) -> list[Kernel]:
