@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from worlds import until
 
 from d2lmini import MXNetError, engine, gpu, nd
 from d2lmini.cuda.memory import Block
-from d2lmini.device import dlpack
 from d2lmini.device.devices import device_of
 
 pytestmark = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
@@ -101,31 +99,7 @@ def test_a_round_trip_is_the_same_memory(cupy):
     np.testing.assert_array_equal(y.asnumpy(), np.full((8, 4), 2))
 
 
-def test_a_gpu_that_is_no_context(cupy):
-    theirs = Tensor(cupy)
-    theirs.device = 7
-    with pytest.raises(MXNetError, match="CUDA's device 7, which has no context here"):
-        nd.from_dlpack(theirs)
-
-
 # -- capsules --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [None, (1, 0)])
-def test_a_capsule_says_where_it_lies(version):
-    if version and np.lib.NumpyVersion(np.__version__) < "2.1.0":
-        pytest.skip("this NumPy makes no capsules of DLPack 1.0")
-    options = {} if version is None else {"max_version": version}
-    capsule = np.ones(3).__dlpack__(**options)
-    assert dlpack.place_of(capsule) == (dlpack.CPU, 0)
-    name = b"dltensor" if version is None else b"dltensor_versioned"
-    address = ctypes.pythonapi.PyCapsule_GetPointer(capsule, name)
-    struct = dlpack._Tensor if version is None else dlpack._Versioned
-    tensor = struct.from_address(address)
-    tensor = getattr(tensor, "tensor", tensor)
-    tensor.kind, tensor.number = 2, 3
-    assert dlpack.place_of(capsule) == (dlpack.CUDA, 3)
-    tensor.kind, tensor.number = 1, 0
 
 
 def test_what_is_no_array_at_all():
