@@ -203,7 +203,7 @@ class Stream:
         self.cuda = cuda
         self.handle = handle
         self.lane = lane
-        self.device = getattr(lane, "device", None)
+        self.device: Any = getattr(lane, "device", None)
         self.last: StreamMark | None = None
         self.open: StreamMark | None = None
         self.us = 0.0

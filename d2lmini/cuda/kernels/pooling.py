@@ -9,6 +9,8 @@ The kernels take floating arrays in order (C-contiguous), all of one dtype.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from d2lmini.cuda.kernels.windows import WindowKernel
@@ -127,28 +129,28 @@ extern "C" __global__ void max_pool_give(
 
 
 @ops.reduce_windows.kernel("cuda")
-def _(xp, x, pool, kind, y):
+def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
     # A window outside the image has the lowest number.
     start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
     REDUCE(xp, y.size, [xp.ascontiguousarray(x), y], pool, start, KIND=kind)
 
 
 @ops.pooling_spread.kernel("cuda")
-def _(xp, g, *, pool, kind, out=None):
+def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
     dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
     SPREAD(xp, dx.size, [xp.ascontiguousarray(g), dx], pool, KIND=kind)
     return dx
 
 
 @ops.max_pooling_backward.kernel("cuda")
-def _(xp, g, data, y, *, pool, out=None):
+def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
     return dx
 
 
 @ops.max_pooling_pick.kernel("cuda")
-def _(xp, u, data, y, *, pool, out=None):
+def _(xp: Any, u: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
     picked = xp.empty(y.shape, u.dtype) if out is None else out
     PICK(xp, picked.size, [*map(xp.ascontiguousarray, (u, data, y)), picked], pool)
     return picked

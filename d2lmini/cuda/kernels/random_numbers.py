@@ -274,7 +274,7 @@ def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any
 
 
 @random_randint.kernel("cuda")
-def _(xp, *, low, high, shape=(), dtype="int32", rng):
+def _(xp: Any, *, low: Any, high: Any, shape: Any = (), dtype: Any = "int32", rng: Any) -> Any:
     return integers(xp, rng, low, high, shape or (1,), dtype)
 
 
@@ -289,6 +289,6 @@ def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
 
 
 @shuffle.kernel("cuda")
-def _(xp, data, *, rng, out=None):
+def _(xp: Any, data: Any, *, rng: Any, out: Any = None) -> Any:
     order = permutation(xp, rng, data.shape[0]) if data.ndim else ...
     return place(xp, data[order], data.dtype, out)

@@ -48,14 +48,14 @@ def _lstm_back(
 class FusedLSTM(LSTM):
     """`LSTM`, with one kernel for each step."""
 
-    def step(self, c, w, states, y, kept, work) -> list[Any]:
+    def step(self, c: Any, w: Any, states: Any, y: Any, kept: Any, work: Any) -> list[Any]:
         gates, cell = kept
         parts = _gates(gates, 4)
         inputs = [*parts, *_gates(c, 4), states[1]]
         fill(self.xp, "lstm_step", _lstm_step, inputs, [*parts, cell, y])
         return [y, cell]
 
-    def back(self, D, before, kept, across, y, g, heads) -> None:
+    def back(self, D: Any, before: Any, kept: Any, across: Any, y: Any, g: Any, heads: Any) -> None:
         (gates, cells), (dh, dc), cell = kept, heads, before[1]
         for t in reversed(range(len(g))):
             inputs = [g[t], dh, *_gates(gates[t], 4), cell[t], cells[t], dc]
@@ -80,14 +80,14 @@ def _gru_back(g: Any, more: Any, r: Any, z: Any, n: Any, share: Any, h: Any, dh:
 class FusedGRU(GRU):
     """`GRU`, with one kernel for each step."""
 
-    def step(self, c, w, states, y, kept, work) -> list[Any]:
+    def step(self, c: Any, w: Any, states: Any, y: Any, kept: Any, work: Any) -> list[Any]:
         rz, n, share = kept
         r, z = _gates(rz, 2)
         inputs = [*_gates(c, 3), w.h2h_bias[rz.shape[1] :], states[0], r, z, n]
         fill(self.xp, "gru_step", _gru_step, inputs, [r, z, n, share, y])
         return [y]
 
-    def back(self, D, before, kept, across, y, g, heads) -> None:
+    def back(self, D: Any, before: Any, kept: Any, across: Any, y: Any, g: Any, heads: Any) -> None:
         (rz, n, share), (dn, dc), (dh,), (h,) = kept, D, heads, before
         more = self.xp.zeros(dh.shape, dh.dtype)
         for t in reversed(range(len(g))):

@@ -61,7 +61,7 @@ def _(xp: Any, places: Any, values: Any, shape: Any, out: Any) -> Any:
 
 
 @_take_grad.kernel("cuda")
-def _(xp, g, indices, *, shape, axis, mode, out=None):
+def _(xp: Any, g: Any, indices: Any, *, shape: Any, axis: Any, mode: Any, out: Any = None) -> Any:
     if axis % len(shape):
         return _take_grad.compute(xp, g, indices, shape=shape, axis=axis, mode=mode, out=out)
     n, after = shape[0], prod(shape[1:])
