@@ -6,12 +6,11 @@ must be kept a second time on the device, by events. An operation whose inputs h
 needs no worker: its caller issues it.
 
 Read the modules in this order: `module` (where CuPy comes from), `streams` (marks on streams, and
-which stream waits for which), `memory` (the memory pool), `staging` (pinned host memory),
+which stream waits for which), `memory` (the memory pool),
 `launches` (a program as a list of launches), `issue` (on whose thread), `stream_worker` (a stream
 and its worker), `device` (the complete device), `nccl` (sums over GPUs),
-`capture` (CUDA graphs), `cuda_graph` (calls of a program as CUDA graphs).
-`nccl_multiprocess` sums over the GPUs of several processes.
+`cuda_graph` (launches as CUDA graphs).
 
-`kernels` holds the CUDA C; `ops` registers the kernels with the ops; `emit_cuda` writes the
+`kernels` holds the CUDA C; `ops` lists the ops that it is for; `emit_cuda` writes the
 fused groups of a compiled program; `products` calls cuBLAS.
 """

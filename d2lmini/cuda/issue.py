@@ -143,7 +143,7 @@ class Issue:
             launches.run(self.memory)
         except Exception as problem:
             if not is_short_of_memory(problem):
-                raise
+                raise lane.device.task_error(problem) from None
             outer, thread_state.lane = thread_state.lane, lane
             try:
                 lane.device.trim()
@@ -265,7 +265,6 @@ def issue_call(
         lane is None
         or launches is None
         or launches.mutated
-        or launches.waits
         or scheduler.thread_state.task is not None
         or instrument.listeners
         or not current.issues

@@ -60,8 +60,6 @@ class Launches:
     ranges        the first and the last step, exclusively, of launches with other numbers each time
     """
 
-    waits = False
-
     __slots__ = (
         "_beyond", "_fixed", "_numbers", "_recorder", "given", "graphs", "inputs", "is_map",
         "mutated", "name", "predicted_us", "ranges", "run", "spares", "specs", "steps",

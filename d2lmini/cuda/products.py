@@ -12,8 +12,8 @@ transposed, and by its `ld`, the distance from one column to the next:
 >>> from math import prod
 >>> row_major = lambda *shape: (shape, tuple(4 * prod(shape[i + 1:]) for i in range(len(shape))))
 >>> found = plan(row_major(8, 6), row_major(6, 5), row_major(8, 5), 4)
->>> found.calls[0]
-Call(m=5, n=8, k=6, left=Matrix(0, 5, 0), right=Matrix(0, 6, 0), ld=5, step=0, batch=1, begin=...)
+>>> found.calls[0].left, found.calls[0].right
+(Matrix(transpose=0, ld=5, step=0), Matrix(transpose=0, ld=6, step=0))
 
 More axes are a batch: matrices at equal distances, which one call computes. The distance 0 repeats
 an operand. A batch whose matrices share the right operand, and whose rows follow each other, is one
@@ -65,9 +65,6 @@ class Matrix(NamedTuple):
     ld: int
     step: int
 
-    def __repr__(self) -> str:
-        return f"Matrix({self.transpose}, {self.ld}, {self.step})"
-
 
 class GemmCall(NamedTuple):
     """One call of gemm: `batch` products (m, k) x (k, n) -> (m, n). Distances are in elements,
@@ -82,10 +79,6 @@ class GemmCall(NamedTuple):
     step: int
     batch: int
     begin: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value}" for name, value in zip(self._fields[:-1], self))
-        return f"Call({fields}, begin=...)"
 
 
 class GemmPlan(NamedTuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,6 @@ class StreamWorker:
         self._times: dict[Any, int] = {}
         self._calls: dict[Any, weakref.ref] = {}
         self._scratch: dict[int, Any] = {}
-        self._taken: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
         if name == "compute":
             lanes[device.ctx] = self
@@ -134,34 +133,24 @@ class StreamWorker:
 
     # -- issuing on the callers' threads (see `issue`) ---------------------------------------------
 
-    def take(self, task: Task) -> bool:
-        """Prepare to issue `task` on this thread, whose launches are prepared; False if the task
-        must run as on a worker (lock held)."""
+    def take(self, task: Task) -> Callable[[], None] | None:
+        """What puts the work of `task`, whose launches are prepared, on the stream from this
+        thread; None if the task must run as on a worker (lock held)."""
         launches = self.launches.get(key_of(task))
-        if launches is None or launches.waits or not may_issue(self):
-            return False
-        if not self.busy.acquire(blocking=False):
-            return False
+        if launches is None or not may_issue(self) or not self.busy.acquire(blocking=False):
+            return None
+        issue = None
         try:
-            self._taken = self._prepare_issue(task, launches)
+            issue = self._prepare_issue(task, launches)
         except Exception as problem:
             raise self.device.task_error(problem) from None
         finally:
-            if self._taken is None:
+            if issue is None:
                 self.busy.release()
-        return self._taken is not None
-
-    def issue(self) -> None:
-        """Put the work of the task that was taken on the stream."""
-        assert self._taken is not None
-        try:
-            self._taken.run()
-        except Exception as problem:
-            raise self.device.task_error(problem) from None
+        return issue and issue.run
 
     def give_back(self) -> None:
         """Workers may use the lane again."""
-        self._taken = None
         self.busy.release()
 
     def runs_anywhere(self, task: Task) -> bool:

@@ -135,9 +135,10 @@ class ThreadedEngine(Engine):
             if var.writer is not None and not self._catch_up(var):
                 return False
         with self.lock:
-            if runner.take(task):
+            work = runner.take(task)
+            if work is not None:
                 try:
-                    return self._run_now(task, runner.issue)
+                    return self._run_now(task, work)
                 finally:
                     runner.give_back()
             if not runner.runs_anywhere(task):

@@ -15,8 +15,8 @@ runner has
 
     run(task)           run the task, and order the device work that it launches
     finish(deadline)    block until the lane's work is done on the device; False at the deadline
-    take(task)          prepare to issue the task on the caller's thread; False: it cannot
-    issue()             put the work of the task that was taken on the device
+    take(task)          the function that puts the task's work on the device from the caller's
+                        thread; None if there is none
     give_back()         workers may use the lane again
     runs_anywhere(task) True if the caller's thread may run the task as a worker would
 

@@ -231,7 +231,7 @@ class Optimizer:
                 products.append(value * table.get(index, table.get(name, 1.0)))
             else:
                 products.append(value)
-        return products
+        return [product + 0.0 for product in products]  # -0.0 is 0.0, which is equal
 
     # -- pickling ----------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from op_rows.case import Case
 from op_rows.table import ROWS, TABLES, expected, find
 from rows import over
 
-from d2lmini import Context, MXNetError, autograd, cpu, engine, gpu, nd, storage, virtual_gpus
+from d2lmini import Context, MXNetError, cpu, engine, gpu, nd, storage, virtual_gpus
 from d2lmini.base import instrument
 from d2lmini.device.devices import device_of
 
@@ -126,23 +126,6 @@ def test_a_copy_is_one_task_on_the_lane_of_the_device(gpu_kind):
     ]
 
 
-def test_gradients_travel_back(any_engine, ctx):
-    x, w = nd.array([1, 2], ctx=ctx), nd.array([3, 4], ctx=other(ctx))
-    for leaf in (x, w):
-        leaf.attach_grad()
-    with autograd.record():
-        y = (x * x).as_in_context(other(ctx)) * w
-        z = y.copyto(cpu()).sum() + y.astype("float64").copyto(cpu()).astype("float32").sum()
-    z.backward()
-    assert x.grad.context == ctx and w.grad.context == other(ctx)
-    assert x.grad.asnumpy().tolist() == [12, 32]
-    assert w.grad.asnumpy().tolist() == [2, 8]
-    with autograd.record():
-        (g,) = autograd.grad((x**3).as_in_context(other(ctx)), [x], create_graph=True)
-    g.backward()
-    assert x.grad.asnumpy().tolist() == [6, 12]
-
-
 def test_memory_of_a_virtual_gpu_is_not_lent():
     with virtual_gpus(1):
         x = nd.ones(3, ctx=gpu(0))
@@ -190,30 +173,6 @@ def test_out_of_memory_on_one_device_is_its_own(any_engine, ctx):
     finally:
         storage.set_limit(ctx, before)
     assert nd.concat(x, x, x, dim=0)[:2].asnumpy().tolist() == [1, 1]
-
-
-def test_copies_do_not_run_ahead_of_a_small_memory(gpu_kind):
-    """Twenty batches of 4 MB pass through a memory of 20 MB: the pushes pause, nothing fails."""
-    with some_gpus(gpu_kind, 1, memory=20 * MB, link_gb_s=12):
-        total = nd.zeros((MB,), ctx=gpu(0))
-        paused = engine.stats().paused
-        for i in range(20):
-            batch = nd.full((MB,), i).as_in_context(gpu(0))
-            total += nd.sqrt(batch * batch)
-        assert total[0].asscalar() == 190
-        assert engine.stats().paused > paused
-        assert storage.stats(gpu(0)).peak <= 20 * MB
-    assert engine.stats().pending_bytes == 0
-
-
-# -- failures --------------------------------------------------------------------------------------
-
-
-def test_a_wait_inside_a_task_is_refused(ctx):
-    x, tag = nd.ones(3, ctx=ctx), engine.new_var()
-    engine.push(x.asnumpy, writes=[tag], ctx=ctx)
-    with pytest.raises(MXNetError, match="a task must not wait"):
-        engine.wait_for_var(tag)
 
 
 # -- at the same time ------------------------------------------------------------------------------

@@ -96,24 +96,6 @@ def test_a_limit_is_kept_and_the_engine_goes_on(engine_kind: str, live: int):
     assert (nd.ones((2048, 512)) + 1).asnumpy().max() == 2
 
 
-def test_what_the_system_refuses_is_tried_again_without_the_cache(pool: Pool, monkeypatch):
-    chunk_of(pool, MB)
-    assert pool.stats().cached == MB
-    asked = []
-    real = np.empty
-
-    def empty(shape, dtype):
-        asked.append(pool.cached)
-        if len(asked) == 1:
-            raise MemoryError
-        return real(shape, dtype)
-
-    monkeypatch.setattr(np, "empty", empty)
-    chunk = chunk_of(pool, 2 * MB)
-    monkeypatch.undo()
-    assert asked == [MB, 0] and chunk.data is not None
-
-
 def test_exhausted_memory_of_the_process():
     """The system itself refuses: the error is ordinary, and computing goes on."""
     pytest.importorskip("resource")
@@ -152,24 +134,6 @@ def test_parallel_for_runs_every_piece_once(engine_kind: str):
         done: list[int] = []
         parallel_for(n, done.append)
         assert sorted(done) == list(range(n))
-
-
-def test_parallel_for_uses_idle_workers():
-    """Three pieces that wait for each other: three threads are needed, two of them helpers."""
-    together = threading.Barrier(3, timeout=30)
-    names = set()
-
-    def piece(_i: int) -> None:
-        together.wait()
-        names.add(threading.current_thread().name)
-
-    with engine.use("threaded", workers=3):
-        engine.push(lambda: parallel_for(3, piece))
-        engine.waitall()
-        assert len(names) == 3
-        names.clear()
-        parallel_for(3, piece)  # a user's thread may call it too
-        assert len(names) == 3
 
 
 @pytest.mark.parametrize("depth", [1, 2])

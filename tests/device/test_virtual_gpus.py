@@ -88,33 +88,6 @@ def test_wrong_arguments(arguments, message):
     assert num_gpus() == 0
 
 
-def test_blas_has_one_thread_meanwhile():
-    before = blas.threads()
-    with virtual_gpus(1):
-        assert blas.threads() == 1
-        with virtual_gpus(2), blas.alone():
-            assert blas.threads() == 1
-            blas.stay_serial(False)  # it counts as soon as nobody is alone any more
-            blas.stay_serial(True)
-        assert blas.threads() == 1
-    assert blas.threads() == before
-
-
-def test_from_the_environment():
-    program = """
-        import threading
-        import d2lmini
-        from d2lmini import gpu, nd
-        assert threading.active_count() == 1
-        print(d2lmini.num_gpus(), d2lmini.context.gpu_memory_info(1)[0] > 0)
-        print(nd.ones(2, ctx=gpu(1)).context)
-    """
-    code, out, err = run_program(program, D2LMINI_VIRTUAL_GPUS="2")
-    assert (code, out, err) == (0, "2 True\ngpu(1)", "")
-    code, _, err = run_program(program, D2LMINI_VIRTUAL_GPUS="many")
-    assert code == 1 and "D2LMINI_VIRTUAL_GPUS takes a number, 0 or more, got 'many'" in err
-
-
 # -- faults ----------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The module `cupy.cuda.nccl` of the fake: sums and broadcasts over GPUs, which must meet.
+"""The module `cupy.cuda.nccl` of the fake: sums over GPUs, which must meet.
 
 A collective runs when every rank of its clique has it next on its stream, and on all of them at
 once, as NCCL's kernels do, which wait for each other on the GPUs. So streams that meet two cliques
@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,8 @@ from fakes.streams.errors import CUDARuntimeError
 from fakes.streams.machine import Machine
 from fakes.streams.order import Queue, Region, Work
 
-#: NCCL's numbers of its types and of its ways to reduce.
+#: NCCL's numbers of its types.
 _TYPES = {0: "i1", 1: "u1", 2: "i4", 3: "u4", 4: "i8", 5: "u8", 6: "f2", 7: "f4", 8: "f8"}
-_REDUCE = {0: np.add, 1: np.multiply, 2: np.maximum, 3: np.minimum, 4: np.add}
-_AVG = 4
 
 
 class NcclError(RuntimeError):
@@ -45,7 +42,6 @@ class _Clique:
         self.devices = list(devices)
         self.calls = [0] * len(self.devices)
         self.meetings: dict[int, _Meeting] = {}
-        self.joined: set[int] = set()  # threads that did so by its name
 
 
 class _Meeting:
@@ -57,52 +53,13 @@ class _Meeting:
         self.sides: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def run(self) -> None:
-        name, _, _, choice = self.what
-        if name == "broadcast":
-            values = self.sides[choice][0].copy()
-        else:
-            values = self.sides[0][0].copy()
-            for rank in range(1, len(self.sides)):
-                _REDUCE[choice](values, self.sides[rank][0], out=values)
-            if choice == _AVG:
-                values = (values / len(self.sides)).astype(values.dtype)
+        values = sum([self.sides[rank][0] for rank in range(len(self.sides))])
         for _, target in self.sides.values():
             target[...] = values
 
 
-def get_unique_id() -> tuple[int, ...]:
-    """A name for a clique, for those that join it from several processes (or threads)."""
-    return (*b"clique", next(_numbers))
-
-
-_numbers = count()
-_named: dict[tuple[int, ...], _Clique] = {}
-_lock = threading.Lock()
-
-
 class NcclCommunicator:
-    """`cupy.cuda.nccl.NcclCommunicator`: rank `rank` of a clique of `ndev` with that name, on the
-    current device. NCCL waits for all of them here, or at the end of the group; the fake does when
-    they meet."""
-
-    def __init__(self, ndev: int, commId: tuple[int, ...], rank: int):
-        machine = machines.current()
-        device, here = machine.current_device, threading.get_ident()
-        with _lock:
-            clique = _named.setdefault(commId, _Clique([-1] * ndev))
-            if len(clique.devices) != ndev or not 0 <= rank < ndev or clique.devices[rank] != -1:
-                raise NcclError(4, f"rank {rank} of {ndev} cannot join {clique.devices}")
-            if device in clique.devices:
-                raise NcclError(5, f"device {device} is in the clique already: {clique.devices}")
-            if here in clique.joined and _groups.calls is None:
-                raise NcclError(
-                    5,
-                    "this thread joins with several ranks one after another, and NCCL waits in the "
-                    "first for the second; put them between groupStart() and groupEnd()",
-                )
-            clique.joined.add(here)
-            clique.devices[rank] = device
-        self._begin(clique, rank)
+    """`cupy.cuda.nccl.NcclCommunicator`: a rank of a clique."""
 
     def _begin(self, clique: _Clique, rank: int) -> NcclCommunicator:
         self._clique = clique
@@ -126,32 +83,14 @@ class NcclCommunicator:
     def device_id(self) -> int:
         return self._clique.devices[self._rank]
 
-    def rank_id(self) -> int:
-        return self._rank
-
     def size(self) -> int:
         return len(self._clique.devices)
 
     def allReduce(
         self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int
     ) -> None:
-        """`recvbuf` of each rank gets the sum (or what `op` says) of all `sendbuf` by rank."""
-        self._call("allReduce", sendbuf, recvbuf, count, datatype, op, stream)
-
-    def broadcast(
-        self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
-    ) -> None:
-        """`recvbuff` of each rank gets what `sendbuff` of rank `root` holds."""
-        self._call("broadcast", sendbuff, recvbuff, count, datatype, root, stream)
-
-    def destroy(self) -> None:
-        self._clique = _Clique([])
-
-    abort = destroy
-
-    def _call(
-        self, name: str, source: int, target: int, count: int, datatype: int, choice: int, ptr: int
-    ) -> None:
+        """`recvbuf` of each rank gets the sum of all `sendbuf`."""
+        name = "allReduce"
         here = threading.current_thread()
         self._thread = self._thread or here
         if self._thread is not here:
@@ -163,7 +102,7 @@ class NcclCommunicator:
         if datatype not in _TYPES:
             raise NcclError(4, f"{name}: no datatype {datatype}")
         machine = machines.current()
-        queue = machine.queue_at(ptr, self.device_id())
+        queue = machine.queue_at(stream, self.device_id())
         if queue.device != self.device_id():
             raise NcclError(
                 4,
@@ -171,7 +110,7 @@ class NcclCommunicator:
             )
 
         def issue() -> None:
-            self._issue(machine, queue, name, source, target, count, datatype, choice)
+            self._issue(machine, queue, sendbuf, recvbuf, count, datatype)
 
         group = _groups.calls
         if group is not None:
@@ -186,16 +125,9 @@ class NcclCommunicator:
             issue()
 
     def _issue(
-        self,
-        machine: Machine,
-        queue: Queue,
-        name: str,
-        source: int,
-        target: int,
-        count: int,
-        datatype: int,
-        choice: int,
+        self, machine: Machine, queue: Queue, source: int, target: int, count: int, datatype: int
     ) -> None:
+        name = "allReduce"
         if queue.capture is not None:
             raise NotImplementedError("the fake captures no collectives")
         clique, dtype = self._clique, np.dtype(_TYPES[datatype])
@@ -205,7 +137,7 @@ class NcclCommunicator:
         with machine.call(queue.device):
             machine.strike(queue.device, name, "issue")
             number = clique.calls[self._rank]
-            what = (name, count, datatype, choice)
+            what = (name, count, datatype)
             meeting = clique.meetings.setdefault(number, _Meeting(what))
             if meeting.what != what:
                 raise NcclError(
@@ -213,11 +145,10 @@ class NcclCommunicator:
                     f"collective {number} of rank {self._rank} is {what}, other ranks called "
                     f"{meeting.what}: all ranks must call the same, in the same order",
                 )
-            reads = [read] if name == "allReduce" or choice == self._rank else []
             work = Work(queue, name)
             for other in meeting.works:  # it comes after what they come after
                 merge(work.clock, other.clock)
-            machine.access(work, reads, [written])
+            machine.access(work, [read], [written])
             clique.calls[self._rank] += 1
             meeting.sides[self._rank] = values, place
             meeting.works.append(work)
@@ -276,14 +207,13 @@ def namespace(available: bool) -> Any:
         return types.SimpleNamespace(available=False)
     names = "INT8 UINT8 INT32 UINT32 INT64 UINT64 FLOAT16 FLOAT32 FLOAT64"
     kinds = {f"NCCL_{name}": number for number, name in enumerate(names.split())}
-    kinds |= {f"NCCL_{name}": i for i, name in enumerate("SUM PROD MAX MIN AVG".split())}
     return types.SimpleNamespace(
         NcclCommunicator=NcclCommunicator,
         NcclError=NcclError,
         available=True,
-        get_unique_id=get_unique_id,
         get_version=lambda: 22304,
         groupStart=groupStart,
         groupEnd=groupEnd,
+        NCCL_SUM=0,
         **kinds,
     )

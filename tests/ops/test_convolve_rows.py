@@ -8,7 +8,7 @@ from convolutions import all_three, check_workers_change_no_bit, way_of
 from op_rows import conv as plain
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda.ops import convolve as convolve_columns
+from d2lmini.cuda.kernels import convolve as convolve_columns
 from d2lmini.ops import conv_im2col, conv_toeplitz
 from d2lmini.ops.windows import geometry
 

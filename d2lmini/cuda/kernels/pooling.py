@@ -9,7 +9,12 @@ The kernels take floating arrays in order (C-contiguous), all of one dtype.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from d2lmini.cuda.kernels.windows import WindowKernel
+from d2lmini.ops import pool as ops
 
 _COUNT = """
 __device__ inline Index low(Index a, Index b) { return a < b ? a : b; }
@@ -105,3 +110,31 @@ extern "C" __global__ void max_pool_give(
 }
 """,
 )
+
+
+@ops.reduce_windows.kernel("cuda")
+def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
+    # A window outside the image has the lowest number.
+    start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
+    REDUCE(xp, y.size, [xp.ascontiguousarray(x), y], pool, start, KIND=kind)
+
+
+@ops.pooling_spread.kernel("cuda")
+def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
+    dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
+    SPREAD(xp, dx.size, [xp.ascontiguousarray(g), dx], pool, KIND=kind)
+    return dx
+
+
+@ops.max_pooling_backward.kernel("cuda")
+def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
+    dx = xp.empty(data.shape, g.dtype) if out is None else out
+    GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
+    return dx
+
+
+@ops.max_pooling_pick.kernel("cuda")
+def _(xp: Any, u: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
+    picked = xp.empty(y.shape, u.dtype) if out is None else out
+    PICK(xp, picked.size, [*map(xp.ascontiguousarray, (u, data, y)), picked], pool)
+    return picked

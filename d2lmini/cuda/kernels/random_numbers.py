@@ -22,6 +22,9 @@ import numpy as np
 
 from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.ops.chunking import place
+from d2lmini.ops.distributions import draw, standard_uniform
+from d2lmini.ops.random_ops import pick, random_randint, shuffle
 
 #: The stream of one element, and how numbers are drawn from the stream.
 STREAM = """
@@ -197,3 +200,37 @@ def integers(
 def permutation(xp: Any, key: Sequence[int], n: int) -> Any:
     """The numbers from 0 to n - 1 in random order: the sort order of n random numbers."""
     return xp.argsort(integers(xp, key, -(1 << 62), 1 << 62, (n,), np.int64))
+
+
+@standard_uniform.kernel("cuda")
+def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
+    return uniform(xp, key, shape, piece=(piece,))
+
+
+@draw.kernel("cuda")
+def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any:
+    if out.flags.c_contiguous:
+        return fill(xp, name, rng, out, parameters)
+    out[...] = fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
+    return out
+
+
+@random_randint.kernel("cuda")
+def _(xp: Any, *, low: Any, high: Any, shape: Any = (), dtype: Any = "int32", rng: Any) -> Any:
+    return integers(xp, rng, low, high, shape or (1,), dtype)
+
+
+@pick.kernel("cuda")
+def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
+    # One search for all rows: sums and numbers of row n lie from n to n + 1.
+    N, K = upper.shape
+    row = xp.arange(N)[:, None]
+    sums = upper / upper[:, -1:] + row
+    drawn = uniform(xp, rng, (N, count), "float64")
+    return xp.searchsorted(sums.ravel(), drawn + row, "right") - row * K
+
+
+@shuffle.kernel("cuda")
+def _(xp: Any, data: Any, *, rng: Any, out: Any = None) -> Any:
+    order = permutation(xp, rng, data.shape[0]) if data.ndim else ...
+    return place(xp, data[order], data.dtype, out)

@@ -1,8 +1,8 @@
-"""The elementwise part of a recurrent step, between its products, in one kernel; backward likewise.
+"""LSTM and GRU on a GPU: a step is a product and one kernel, forward and backward.
 
-Formulas and names are those of `ops/rnn_gates.py`. The gates are views of one array, and the
-outputs of two directions lie side by side: so the kernels are made for strides
-(`elementwise.fill`).
+Formulas and names are those of `ops/rnn_gates.py`; the backward kernels compute the slopes of a
+step, so the forward pass stores none. The gates are views of one array, and the outputs of two
+directions lie side by side: so the kernels are made for strides (`elementwise.fill`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.cuda.kernels.elementwise import fill
+from d2lmini.cuda.kernels.reductions import sum_rows as sum_rows_on_gpu
 from d2lmini.cuda.kernels.symbols import names as xp
+from d2lmini.ops.products import matmul
+from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Layer, layer_of, sum_rows
 
 
 def _squash(x: Any) -> Any:
@@ -34,11 +37,30 @@ def _lstm_step(
 def _lstm_back(
     head: Any, dh: Any, i: Any, f: Any, g: Any, o: Any, before: Any, after: Any, dc: Any
 ) -> list[Any]:
+    """The gradients of the gates before their activations, and of the cell before."""
     bent = xp.tanh(after)
     d = dh + head
     e = dc + d * o * (1 - bent * bent)
     da = [e * i * (1 - i) * g, e * f * (1 - f) * before, e * i * (1 - g * g)]
     return [*da, d * o * (1 - o) * bent, e * f]
+
+
+class FusedLSTM(LSTM):
+    """`LSTM`, with one kernel for each step."""
+
+    def step(self, c: Any, w: Any, states: Any, y: Any, kept: Any, work: Any) -> list[Any]:
+        gates, cell = kept
+        parts = _gates(gates, 4)
+        inputs = [*parts, *_gates(c, 4), states[1]]
+        fill(self.xp, "lstm_step", _lstm_step, inputs, [*parts, cell, y])
+        return [y, cell]
+
+    def back(self, D: Any, before: Any, kept: Any, across: Any, y: Any, g: Any, heads: Any) -> None:
+        (gates, cells), (dh, dc), cell = kept, heads, before[1]
+        for t in reversed(range(len(g))):
+            inputs = [g[t], dh, *_gates(gates[t], 4), cell[t], cells[t], dc]
+            fill(self.xp, "lstm_back", _lstm_back, inputs, [*_gates(D[0][t], 4), dc])
+            matmul(self.xp, D[0][t], across, dh)
 
 
 def _gru_step(cr: Any, cz: Any, cn: Any, bias: Any, h: Any, r: Any, z: Any, n: Any) -> list[Any]:
@@ -49,36 +71,40 @@ def _gru_step(cr: Any, cz: Any, cn: Any, bias: Any, h: Any, r: Any, z: Any, n: A
 
 
 def _gru_back(g: Any, more: Any, r: Any, z: Any, n: Any, share: Any, h: Any, dh: Any) -> list[Any]:
+    """The gradients of a_n and of the three parts of c, and what goes directly to the state."""
     d = dh + more + g
     dn = d * (1 - n * n) * (1 - z)
     return [dn, dn * r * share * (1 - r), d * (1 - z) * z * (h - n), dn * r, d * z]
 
 
-def lstm_step(xp: Any, c: Any, before: Any, gates: Any, after: Any, y: Any) -> None:
-    """As `rnn_gates.lstm_step`; c (N, 4H) is added to the gates first."""
-    parts = _gates(gates, 4)
-    fill(xp, "lstm_step", _lstm_step, [*parts, *_gates(c, 4), before], [*parts, after, y])
+class FusedGRU(GRU):
+    """`GRU`, with one kernel for each step."""
+
+    def step(self, c: Any, w: Any, states: Any, y: Any, kept: Any, work: Any) -> list[Any]:
+        rz, n, share = kept
+        r, z = _gates(rz, 2)
+        inputs = [*_gates(c, 3), w.h2h_bias[rz.shape[1] :], states[0], r, z, n]
+        fill(self.xp, "gru_step", _gru_step, inputs, [r, z, n, share, y])
+        return [y]
+
+    def back(self, D: Any, before: Any, kept: Any, across: Any, y: Any, g: Any, heads: Any) -> None:
+        (rz, n, share), (dn, dc), (dh,), (h,) = kept, D, heads, before
+        more = self.xp.zeros(dh.shape, dh.dtype)
+        for t in reversed(range(len(g))):
+            inputs = [g[t], more, *_gates(rz[t], 2), n[t], share[t], h[t], dh]
+            fill(self.xp, "gru_back", _gru_back, inputs, [dn[t], *_gates(dc[t], 3), dh])
+            matmul(self.xp, dc[t], across, more)
+        dh += more
 
 
-def lstm_back(
-    xp: Any, g: Any, dh: Any, gates: Any, before: Any, after: Any, dc: Any, D: Any
-) -> None:
-    """Fill D (N, 4H), the gradient of the gates before their activations. g and dh add up to the
-    gradient of the state. dc is the gradient of the cell; it becomes that of the previous cell."""
-    inputs = [g, dh, *_gates(gates, 4), before, after, dc]
-    fill(xp, "lstm_back", _lstm_back, inputs, [*_gates(D, 4), dc])
+FUSED: dict[str, type[Layer]] = {**KINDS, "lstm": FusedLSTM, "gru": FusedGRU}
 
 
-def gru_step(xp: Any, c: Any, bias: Any, h: Any, rz: Any, n: Any, share: Any, y: Any) -> None:
-    """As `rnn_gates.gru_step`; c (N, 3H) is added to rz, and with the bias becomes share."""
-    r, z = _gates(rz, 2)
-    fill(xp, "gru_step", _gru_step, [*_gates(c, 3), bias, h, r, z, n], [r, z, n, share, y])
+@layer_of.kernel("cuda")
+def _(xp: Any, mode: str) -> Layer:
+    return FUSED[mode](xp)
 
 
-def gru_back(
-    xp: Any, g: Any, more: Any, rz: Any, n: Any, share: Any, h: Any, dh: Any, dn: Any, dc: Any
-) -> None:
-    """Fill dn (N, H) and dc (N, 3H), the gradients of a_n and of c. g, more and dh add up to the
-    gradient of the state; dh becomes the part that goes directly to the previous state."""
-    inputs = [g, more, *_gates(rz, 2), n, share, h, dh]
-    fill(xp, "gru_back", _gru_back, inputs, [dn, *_gates(dc, 3), dh])
+@sum_rows.kernel("cuda")
+def _(xp: Any, x: Any, out: Any) -> None:
+    sum_rows_on_gpu(xp, x, out)

@@ -7,10 +7,13 @@ begin to end: always the same sum, that of a loop over the positions.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.ops.core import registry
+from d2lmini.ops.places import positions, scatter_add
 
 _ADD_RUNS = TypedKernel(
     "add_runs",
@@ -46,3 +49,23 @@ def add_rows(xp: Any, rows: Any, g: Any, out: Any) -> None:
     row_of = rows[order].astype(xp.int64, copy=False)
     kernel = _ADD_RUNS(g.dtype, g.size, out.size)
     kernel(xp, g.size, g, order, row_of, out, g.shape[0], g.size // max(g.shape[0], 1))
+
+
+_take_grad = registry["_take_grad"]
+
+
+@scatter_add.kernel("cuda")
+def _(xp: Any, places: Any, values: Any, shape: Any, out: Any) -> Any:
+    add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
+    return out
+
+
+@_take_grad.kernel("cuda")
+def _(xp: Any, g: Any, indices: Any, *, shape: Any, axis: Any, mode: Any, out: Any = None) -> Any:
+    if axis % len(shape):
+        return _take_grad.compute(xp, g, indices, shape=shape, axis=axis, mode=mode, out=out)
+    n, after = shape[0], prod(shape[1:])
+    out = xp.empty(shape, g.dtype) if out is None else out
+    rows = positions(xp, indices, n, mode).ravel()
+    add_rows(xp, rows, g.reshape(rows.size, after), out.reshape(n, after))
+    return out

@@ -15,17 +15,21 @@ step, become parameters of the kernel: the text is made once, and compiled once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.elementwise import broken, complete, load_text, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, Names, Parameter, c_type
+from d2lmini.cuda.recorder import NotRecorded
 from d2lmini.ops.core import Op
-from d2lmini.ops.symbolic import trace
+from d2lmini.ops.symbolic import NotTraceable, trace
 from d2lmini.ops.update import bind
+from d2lmini.ops.update_multi import UpdateStep, run
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
@@ -120,3 +124,35 @@ def _kernel(name: str, step: _Step, count: int, index: str) -> Kernel:
         "",
     ]
     return complete(name, "\n".join(lines))
+
+
+@run.kernel("cuda")
+def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
+    """Steps that differ only in their arrays are one launch."""
+    alike: dict[Any, list[int]] = {}
+    for i, ((rule, attrs), arrays) in enumerate(zip(steps, groups, strict=True)):
+        what = tuple(attrs.items()) if _is_plain(attrs, arrays) else i
+        alike.setdefault((rule, tuple(a.dtype for a in arrays), what), []).append(i)
+    for members in alike.values():
+        outside(partial(_update, xp, steps, members, [groups[i] for i in members]))
+
+
+def _is_plain(attrs: dict[str, Any], arrays: Sequence[Any]) -> bool:
+    """True if the arrays are in C order and no number is an array."""
+    ordered = all([a.flags.c_contiguous for a in arrays])
+    return ordered and all([isinstance(v, (int, float)) for v in attrs.values()])
+
+
+def _update(
+    xp: Any, steps: Sequence[UpdateStep], members: list[int], groups: Sequence[Sequence[Any]]
+) -> None:
+    """Run the steps `members`, which are equal; on other numbers when the call is repeated."""
+    rule, attrs = steps[members[0]]
+    if any([steps[i] != (rule, attrs) for i in members]):
+        raise NotRecorded("steps that were equal differ")
+    if _is_plain(attrs, groups[0]):
+        with suppress(NotTraceable):
+            return update(xp, rule, attrs, groups)
+    for weight, *others in groups:
+        bind(rule, xp, weight.dtype, attrs)(weight, *others, weight)
+    return None

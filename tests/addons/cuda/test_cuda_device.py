@@ -16,7 +16,7 @@ import pytest
 from fakes import cupy_arrays
 from worlds import run_program, until
 
-from d2lmini import MXNetError, cpu, engine, gpu, kvstore, nd, num_gpus, storage
+from d2lmini import MXNetError, engine, gpu, kvstore, nd, num_gpus, storage
 from d2lmini.base import instrument
 from d2lmini.compat import runtime
 from d2lmini.context import gpu_memory_info
@@ -119,18 +119,6 @@ def test_a_device_that_failed_is_told_everywhere_and_others_go_on(cupy, gpus, at
     cupy.machine.lost.clear()
 
 
-def test_waitall_tells_of_a_failure_nobody_waited_for(cupy, gpus):
-    x = nd.ones((2, 2), ctx=gpu(1))
-    nd.waitall()
-    cupy.machine.fail(1, status=719, at="run", name="tanh_kernel")
-    y = nd.tanh(x)
-    with pytest.raises(MXNetError, match=r"gpu\(1\) failed(.|\n)*cudaErrorLaunchFailure"):
-        nd.waitall()
-    nd.waitall()
-    del y
-    cupy.machine.lost.clear()
-
-
 def test_out_of_memory_of_cuda_reads_as_on_any_device(cupy):
     """The limit is as large as the card; somebody else has most of it."""
     with logical_gpus(1):
@@ -163,14 +151,6 @@ def test_memory_is_used_again_and_given_back(cupy, gpus):
 
 
 # -- the host and other libraries ------------------------------------------------------------------
-
-
-def test_tasks_of_the_cpu_wait_for_what_a_gpu_is_to_make(cupy, gpus):
-    x, seen = nd.ones((2, 2), ctx=gpu(0)) + 1, []
-    mark = device_of(gpu(0))
-    engine.push(lambda: seen.append(x._chunk.order.writer.passed), reads=[x], ctx=cpu())
-    engine.waitall()
-    assert seen == [True] and mark.dead is None
 
 
 def test_dlpack_shares_memory_that_is_complete(cupy, gpus, monkeypatch):

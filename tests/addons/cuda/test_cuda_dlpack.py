@@ -99,28 +99,7 @@ def test_a_round_trip_is_the_same_memory(cupy):
     np.testing.assert_array_equal(y.asnumpy(), np.full((8, 4), 2))
 
 
-def test_a_gpu_that_is_no_context(cupy):
-    theirs = Tensor(cupy)
-    theirs.device = 7
-    with pytest.raises(MXNetError, match="CUDA's device 7, which has no context here"):
-        nd.from_dlpack(theirs)
-
-
-def test_a_dtype_that_we_do_not_have(cupy):
-    theirs = Tensor(cupy)
-    with cupy.cuda.Device(0), theirs.stream:
-        theirs.array = theirs.array.astype("complex64")
-    with pytest.raises(MXNetError, match="complex64"):
-        nd.from_dlpack(theirs)
-    assert nd.ones(2, ctx=gpu(0)).asnumpy().tolist() == [1, 1]
-
-
-def test_several_contexts_on_one_gpu():
-    with fake_gpus(1, 0, logical=2) as cupy:
-        assert nd.from_dlpack(Tensor(cupy)).context == gpu(0)
-        with gpu(1):
-            x = nd.from_dlpack(Tensor(cupy))
-        assert x.context == gpu(1) and x.sum().asscalar() == 64 * 32 * 5
+# -- capsules --------------------------------------------------------------------------------------
 
 
 def test_what_is_no_array_at_all():

@@ -41,30 +41,7 @@ def test_a_wait_ends_when_the_gpu_fails(cupy, gpus, wait, status):
     assert (nd.ones(3, ctx=gpu(1)) + 1).asnumpy().tolist() == [2, 2, 2]
 
 
-def test_an_answer_of_another_gpu_is_doubted_where_this_one_failed(cupy, gpus):
-    lane = device_of(gpu(0))._lanes["compute"]
-    x = nd.ones((20,), ctx=gpu(0)) * 2
-    until(lambda: engine.stats().pending == 0)
-    cupy.machine.lose(0, 700, None)
-    with pytest.raises(MXNetError, match=r"gpu\(0\) failed"):
-        lane.check_errors(lane.stream.seq)
-    with pytest.raises(MXNetError):
-        x.wait_to_read()
-
-
 # -- which errors are fatal, and whose they are ----------------------------------------------------
-
-
-@pytest.mark.parametrize("status, fatal", [
-    (700, True), (702, True), (710, True), (716, True), (719, True), (214, True), (999, True),
-    (1, False), (98, False), (701, False), (703, False), (704, False), (711, False), (712, False),
-    (720, False), (900, False),
-])  # fmt: skip
-def test_errors_that_end_a_device(cupy, gpus, status, fatal):
-    device = device_of(gpu(0))
-    found = device.task_error(CUDARuntimeError(status))
-    assert (device.dead is not None) == fatal == isinstance(found, MXNetError)
-    device.dead = None
 
 
 def test_the_event_of_a_gpu_that_failed_is_that_gpus_failure(cupy, gpus, monkeypatch):

@@ -24,7 +24,6 @@ from d2lmini import sym
 from d2lmini.base import MXNetError
 from d2lmini.cuda.kernels import (
     depthwise,
-    pooling,
     random_numbers,
     recurrent,
     reductions,
@@ -36,9 +35,6 @@ from d2lmini.cuda.kernels import elementwise as elementwise_module
 from d2lmini.cuda.kernels.elementwise import Operand, elementwise
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import names
-from d2lmini.cuda.kernels.typed import TypedKernel
-from d2lmini.cuda.ops import rnn
-from d2lmini.cuda.recorder import Recorder
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
 from d2lmini.graph.program import Program
@@ -201,16 +197,6 @@ def difference(
     return f"{[x[i] for x in arrays]}: {want[i]!r}, not {got[i]!r}"
 
 
-def test_ops_of_every_kind_were_written():
-    """The list above is not short because something could not be written."""
-    names = {each.name.split()[0] for each in every_op()}
-    assert {"erf", "gammaln", "where", "add_n", "cast", "broadcast_mod", "sgd_update"} <= names
-    missing = {op.name for op in ops_in_groups()} - names
-    assert missing <= {
-        "cast_storage", "lamb_update_phase2",
-    }, missing  # fmt: skip
-
-
 def test_what_is_no_formula_is_refused():
     x = Operand("float32", (4,))
     for formula, word in (
@@ -309,12 +295,6 @@ def random_programs(count: int) -> list[tuple[Graph, Program]]:
 
     collect()
     return found
-
-
-def kernels_of(program: Program) -> list[tuple[str, str]]:
-    """The texts of its groups."""
-    return [(k.source, k.name) for k in elementwise_module._kernels.values()
-            if f'kernel("{k.name}"' in program.source]  # fmt: skip
 
 
 @needs_cpp
@@ -570,7 +550,7 @@ def test_recurrent_layers_and_their_gradients(mode, is_cut, backwards, dtype):
         put = [xp.asarray(a) for a in (x, g, *weights)]
         mine, ends = [xp.asarray(s.copy()) for s in states], [xp.asarray(h.copy()) for h in heads]
         layer = rnn_compute.layer_of(xp, mode)
-        assert type(layer) is (plain if xp is np else rnn.FUSED[mode])
+        assert type(layer) is (plain if xp is np else recurrent.FUSED[mode])
         w = rnn_compute.Weights(*put[2:])
         y, kept = ([xp.zeros((T, N, k * H), dtype) for k in parts] for parts in ((2,), layer.keeps))
         part = slice(H, None) if is_cut else slice(0, H)
@@ -687,109 +667,7 @@ def test_numbers_have_the_moments_of_their_distribution(dtype):
         assert abs(y.var() / variance - 1) < 0.12, (name, y.var())
 
 
-@needs_cpp
-def test_numbers_depend_on_key_and_place_alone():
-    a = random_numbers.uniform(cupy, (7, 0, 1), (100,)).get()
-    b = random_numbers.uniform(cupy, (7, 0, 1), (40,)).get()
-    c = random_numbers.uniform(cupy, (7, 0, 2), (100,)).get()
-    same(a[:40], b)
-    each = random_numbers.fill(
-        cupy, "normal", (1,), cupy.empty((3, 50), "float32"),
-        {"loc": cupy.asarray([0.0, 100, 1000]), "scale": cupy.asarray([0.0, 1, 0])},
-    ).get()  # fmt: skip
-    whole = random_numbers.integers(cupy, (2,), -3, 4, (500,), "int32").get()
-    order = random_numbers.permutation(cupy, (3,), 50).get()
-    if cuda_cpp.rehearsed is not None:
-        return
-    assert not (a == c).any() and a.min() >= 0 and a.max() < 1
-    assert (each[0] == 0).all() and (each[2] == 1000).all()
-    assert 99 < each[1].mean() < 101 and each[1].std() > 0.5
-    assert set(whole.tolist()) == set(range(-3, 4))
-    assert sorted(order.tolist()) == list(range(50))
-
-
 # -- NVIDIA's compiler -----------------------------------------------------------------------------
-
-
-ARCHITECTURES = [
-    pytest.param(arch, marks=pytest.mark.skipif(not nvrtc.knows(arch), reason=f"no {arch} here"))
-    for arch in ("sm_70", "sm_80", "sm_90")
-]
-
-
-def fixed_kernels(chars: str) -> list[Kernel]:
-    """The kernels that are no groups, for some dtypes, with short and long indices."""
-    sizes = windows.constants_of(geometry((7, 6), (3, 2), (2, 1), (1, 2), (1, 0)))
-    found: list[tuple[TypedKernel, dict[str, int]]] = [(rows._ADD_RUNS, {})]
-    for module in (windows, depthwise, pooling):
-        for value in vars(module).values():
-            if isinstance(value, windows.WindowKernel):
-                found.append((value.typed, {**sizes, "C": 4, "M": 2, "KIND": 2, "SIDE_BY_SIDE": 1}))
-    kinds = [(c, "long long" if c == "d" else "int") for c in chars]
-    return [kernel.of(*kind, **constants) for kernel, constants in found for kind in kinds]
-
-
-def recurrent_kernels(char: str) -> list[Kernel]:
-    """The steps of LSTM and GRU, forward and back."""
-    recorder = Recorder()
-
-    def new(n: int) -> Any:
-        return recorder.empty((3, 8 * n), char)
-
-    recurrent.lstm_step(recorder, new(4), new(1), new(4), new(1), new(2)[:, 8:])
-    recurrent.lstm_back(recorder, new(2)[:, :8], new(1), new(4), new(1), new(1), new(1), new(4))
-    more = [new(2), new(1), new(1)]
-    bias = recorder.empty((8,), char)
-    recurrent.gru_step(recorder, new(3), bias, new(2)[:, :8], *more, new(2)[:, 8:])
-    gradients = new(1), new(1), new(3)
-    recurrent.gru_back(recorder, new(2)[:, :8], new(1), *more, new(1), *gradients)
-    return [step.kernel for step in recorder.steps]
-
-
-def reducing_kernels(chars: str) -> list[Kernel]:
-    """Those of one formula along short rows, long rows and columns, whole and in parts."""
-    found = []
-    for shape, axes in (
-        ((9, 10), (1,)),
-        ((9, 700), (1,)),
-        ((2, 30, 4), (1,)),
-        ((99, 3, 99), (0, 2)),
-    ):
-        for dtype in map(np.dtype, chars):
-            found += [kernel for kernel, _ in moments(shape, axes, dtype).kernels]
-    return found
-
-
-def drawing_kernels(chars: str) -> list[Kernel]:
-    """Those that draw, with numbers for parameters and with arrays."""
-    found = []
-    for name, distribution in random_numbers._DISTRIBUTIONS.items():
-        for char in "il" if name == "integers" else chars:
-            kernel = random_numbers._kernel(name, char == "d")
-            found.append(kernel.of(char, "int", AT_ONCE=4 if distribution.standard else 1))
-    return found
-
-
-def together(kernels: Sequence[tuple[str, str]]) -> str:
-    """Many texts as one, each in a namespace of its own."""
-    parts = (source.replace('extern "C" ', "") for source, _ in kernels)
-    return "\n".join(f"namespace kernel_{i} {{\n{part}\n}}" for i, part in enumerate(parts))
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_kernels_compile_for_gpus(arch):
-    """The fixed ones, and a few of the groups of random programs with an optimizer's step."""
-    chars = {"sm_70": "e", "sm_80": "d", "sm_90": "f"}[arch]
-    steps = [kernel for char in chars if char != "e" for kernel in recurrent_kernels(char)]
-    texts = [(k.source, k.name) for k in [*fixed_kernels(chars), *steps]]
-    assert len(texts) == (10 if arch == "sm_70" else 14)
-    texts += [(k.source, k.name) for k in reducing_kernels(chars)]
-    if arch == "sm_90":
-        texts += [(k.source, k.name) for k in drawing_kernels("f")]
-    for _, program in random_programs(60)[:6]:
-        texts += kernels_of(program)
-    nvrtc.compiled(together(list(dict.fromkeys(texts))), arch)
 
 
 @needs_nvrtc

@@ -66,36 +66,3 @@ def test_a_net_learns_the_same_on_a_gpu(on_gpu, optimizer):
         for a, b in zip(got, parameters, strict=True):
             np.testing.assert_allclose(a, b, rtol=5e-4, atol=5e-5)
         assert ("__global__" in text) == bool(how)
-
-
-def test_dropout_on_a_gpu_is_drawn_there(on_gpu):
-    x = nd.ones((100, 200), ctx=on_gpu)
-    layer = nn.Dropout(0.25)
-    x.attach_grad()
-    with autograd.record():
-        y = layer(x)
-    y.backward()
-    kept = y.asnumpy() != 0
-    assert abs(kept.mean() - 0.75) < 0.02
-    np.testing.assert_allclose(y.asnumpy()[kept], 1 / 0.75, rtol=1e-6)
-    np.testing.assert_array_equal(x.grad.asnumpy(), y.asnumpy())  # backward draws the same mask
-
-
-class Picked(gluon.HybridBlock):
-    """The distance of the picked elements from the largest of their rows."""
-
-    def __init__(self, **how):
-        super().__init__()
-        self.how = how
-
-    def hybrid_forward(self, F, x, index):
-        axis = self.how.get("axis", -1)
-        picked = F.pick(F.exp(x), index, **{**self.how, "keepdims": True})
-        return F.broadcast_sub(F.exp(x).max(axis=axis, keepdims=True), picked)
-
-
-def test_what_is_picked_from_a_row_is_in_the_kernel_that_reduces_it(on_gpu):
-    net = Picked()
-    net.hybridize()
-    net(nd.ones((12, 5), ctx=on_gpu), nd.ones(12, ctx=on_gpu))
-    assert str(net.program()).count("__global__") == 1

@@ -170,29 +170,6 @@ def test_small_arrays_are_summed_by_one_call():
             assert machine.issued["allReduce"] == 2 * len(shapes) and not machine.errors
 
 
-def test_a_trace_knows_what_a_sum_and_a_copy_of_it_move():
-    """On two devices each passes on half, summed up on the way, then the half that is complete."""
-    with two_gpus(1):
-        store = kvstore.create("device")
-        store.init([0, 1], [nd.zeros(N), nd.zeros(10 * N)])
-        ours = [[nd.ones(size, ctx=gpu(i)) for i in range(2)] for size in (N, 10 * N)]
-        with profile() as trace:
-            store.pushpull([0, 1], ours)
-    sums = [operation for operation in trace.operations if operation.name == "AllReduce"]
-    assert [(chunk.flops, chunk.nbytes) for chunk in sums] == [(11 * N, 2 * 11 * 4 * N)]
-
-
-def test_sums_that_share_memory_come_one_after_the_other():
-    for seed in range(5):
-        with two_gpus(seed), instrument.listening(Sums()) as sums:
-            store = kvstore.create("device")
-            store.init([0, 1], [nd.zeros(4), nd.zeros(4)])
-            x, y = ([nd.full(4, 1 + i, ctx=gpu(i)) for i in range(2)] for _ in range(2))
-            store.pushpull([0, 1], [x, x], out=[y, x])  # of the same; then in place
-            assert [a.asnumpy().tolist() for a in (*x, *y)] == [[3] * 4] * 4
-            assert sums.sizes == [1, 1]
-
-
 def test_a_failure_is_told_to_all_of_a_call_and_the_next_one_is_well():
     with two_gpus(1):
         store = kvstore.create("device")

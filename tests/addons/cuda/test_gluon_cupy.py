@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,9 +16,7 @@ from gluon_rows.repeatable import ROWS
 from gluon_rows.runner import Row, examine_here
 from gpu_kinds import fake_gpus
 
-from d2lmini import cpu, gpu, nd, random
-from d2lmini.gluon.data.vision import transforms as T
-from d2lmini.ops import random_state
+from d2lmini import gpu, nd, random
 
 
 @contextmanager
@@ -60,40 +57,3 @@ def test_a_seed_gives_the_same_numbers_again(name: str):
             samples.append((first.asnumpy().tolist(), second.asnumpy().tolist()))
         assert samples[0] == samples[1]
         assert samples[0][0] != samples[0][1]
-
-
-# -- pictures --------------------------------------------------------------------------------------
-
-TRANSFORMS = [
-    T.ToTensor(), T.Resize((7, 5)), T.Resize((4, 6), interpolation=0), T.CenterCrop((5, 4)),
-    T.RandomResizedCrop((6, 6)),
-    T.RandomFlipLeftRight(), T.RandomFlipTopBottom(), T.RandomBrightness(0.4),
-    T.RandomContrast(0.4), T.RandomSaturation(0.4), T.RandomHue(0.4),
-    T.RandomColorJitter(0.4, 0.4, 0.4, 0.4),
-    T.Compose([T.ToTensor(), T.Normalize((0.1, 0.2, 0.3), 0.5)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda t: type(t).__name__)
-def test_transforms_of_pictures(transform):
-    """What is random here are a few numbers, drawn on the host: the same ones."""
-    image = np.random.default_rng(2).integers(0, 256, (10, 9, 3)).astype("uint8")
-    random.seed(7, cpu())
-    want = transform(nd.array(image, dtype="uint8"))
-    want = want.asnumpy()
-    with a_gpu(type(transform).__name__):
-        random.seed(7, gpu(0))
-        key = random_state.next_key
-
-        def as_on_the_cpu(ctx=None):
-            return key(ctx)._replace(device=cpu().device_typeid * 1000)
-
-        with mock.patch.object(random_state, "next_key", as_on_the_cpu):
-            got = transform(nd.array(image, dtype="uint8", ctx=gpu(0)))
-            assert got.context == gpu(0)
-            got = got.asnumpy()
-    assert got.dtype == want.dtype and got.shape == want.shape
-    # (Where it is cut towards zero, the last bit of a product can decide.)
-    np.testing.assert_allclose(
-        got.astype("float64"), want, rtol=1e-4, atol=1.01 if got.dtype == "uint8" else 1e-6
-    )

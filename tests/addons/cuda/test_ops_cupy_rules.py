@@ -8,7 +8,7 @@ from fakes.cupy_arrays import no_host_sync
 from fakes.cupy_module import cupy
 from op_rows.case import draw
 
-from d2lmini.cuda.ops import convolve as convolve_columns
+from d2lmini.cuda.kernels import convolve as convolve_columns
 from d2lmini.ops.core import registry
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.random_state import Key

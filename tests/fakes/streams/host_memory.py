@@ -75,14 +75,6 @@ def _at_host(stream: Any) -> tuple[Machine, Queue]:
     return machine, queue
 
 
-def host_bytes(mem: Any, size: int) -> np.ndarray:
-    """`size` bytes at an address of the host."""
-    address = mem.value if isinstance(mem, ctypes.c_void_p) else mem
-    if not isinstance(address, int):
-        raise TypeError(f"expected an address of the host, int or c_void_p, got {type(mem)}")
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-
-
 def _pinned(machine: Machine, host: np.ndarray) -> tuple[Region | None, np.ndarray]:
     """The region of pinned memory in which `host` lies, and the same array without a reference to
     the pool's memory; None and `host` if it is not pinned."""

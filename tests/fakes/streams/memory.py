@@ -21,7 +21,6 @@ from labs.streams import POISON, OrderError
 from d2lmini.base.scopes import contextmanager
 from fakes.streams import machine as machines
 from fakes.streams.errors import CUDARuntimeError
-from fakes.streams.host_memory import from_host, host_bytes, to_host
 from fakes.streams.machine import Machine
 from fakes.streams.order import Block, Queue, Region, Work
 
@@ -237,14 +236,6 @@ class MemoryPointer:
         machine, (target, written) = machines.current(), self._bytes(size)
         queue = machine.queue_of(stream)
         machine.issue(queue, "fill", lambda: target.fill(value), [], [written])
-
-    def copy_from_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """Copy `size` bytes from the host's address `mem`: see `from_host`."""
-        from_host(*self._bytes(size), host_bytes(mem, size), stream)
-
-    def copy_to_host_async(self, mem: Any, size: int, stream: Any = None) -> None:
-        """Copy `size` bytes to the host's address `mem`: see `to_host`."""
-        to_host(*self._bytes(size), host_bytes(mem, size), stream)
 
 
 # -- the allocator of a thread ---------------------------------------------------------------------

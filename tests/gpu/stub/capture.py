@@ -2,99 +2,23 @@
 
     python tests/gpu/stub/run.py capture
 
-`ops`: each operation of the project's table alone in a net, forward and backward, three calls with
-static_alloc and static_shape. `nets`: small nets of several layers, trained for six steps, with the
-loss outside the net and within. Exit status 1 if something raises that does not on the CPU.
+Small nets of several layers are trained for six steps, with the loss outside the net and within.
+Exit status 1 if one raises.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import defaultdict
 
-from common import FAULTS, Since, fresh, grouped, quiet, said, table
+from common import FAULTS, Since, grouped, quiet, said, table
 
 # isort: split
 import numpy as np
-from op_rows.table import ROWS
 
-from d2lmini import autograd, cpu, engine, gluon, gpu, nd
+from d2lmini import autograd, engine, gluon, gpu, nd
 
 nn, rnn = gluon.nn, gluon.rnn
-
-
-class Alone(gluon.HybridBlock):
-    """A net of one operation."""
-
-    def __init__(self, op: str, attrs: dict):
-        super().__init__()
-        self.op = op
-        self.attrs = attrs
-
-    def hybrid_forward(self, F, *inputs):
-        function = F
-        for part in self.op.split("."):
-            function = getattr(function, part)
-        return function(*inputs, **self.attrs)
-
-
-def call_alone(case, ctx, backward: bool, times: int = 3) -> list[str]:
-    """Some calls of a row's operation; what becomes of its programs."""
-    fresh()
-    net = Alone(case.op, case.attrs)
-    net.hybridize(static_alloc=True, static_shape=True)
-    with ctx:
-        inputs = [nd.array(i, dtype=i.dtype) for i in case.inputs]
-        for x in inputs:
-            if backward and np.dtype(x.dtype).kind == "f":
-                x.attach_grad()
-        for _ in range(times):
-            with autograd.record(backward):
-                results = net(*inputs)
-            results = results if isinstance(results, (list, tuple)) else [results]
-            if backward:
-                autograd.backward([r for r in results if np.dtype(r.dtype).kind == "f"])
-            engine.waitall()
-    return net.cuda_graphs()
-
-
-def works_on_cpu(case, backward: bool) -> bool:
-    try:
-        call_alone(case, cpu(), backward, times=1)
-    except Exception:
-        quiet()
-        return False
-    return True
-
-
-def ops() -> tuple[set[str], list[tuple[str, str]], list[tuple[str, str]]]:
-    """The operations that are captured; (why not, operation); (error, operation)."""
-    captured, reasons, errors = set(), [], []
-    with engine.use("naive"):
-        for case in ROWS:
-            arrays = [isinstance(i, np.ndarray) for i in case.inputs]
-            by_values = case.attrs.get("mode") == "raise"  # kernels do not run: it may raise or not
-            if by_values or case.op.startswith("_") or not arrays or not all(arrays):
-                continue
-            # Not every row has a gradient, and not every one is a program.
-            backward = case.grad and works_on_cpu(case, backward=True)
-            if not backward and not works_on_cpu(case, backward=False):
-                continue
-            try:
-                lines = call_alone(case, gpu(0), backward)
-            except Exception as problem:
-                errors.append((said(problem), case.op))
-                quiet()
-                continue
-            for line in lines:
-                name = case.op + (" backward" if "_backward" in line.split(":")[0] else "")
-                if "op by op, " in line:
-                    why = line.split("op by op, ")[1]
-                    reasons.append((re.sub(r"node '[^']*'", "a node", why)[:150], name))
-                else:
-                    captured.add(name)
-    return captured, reasons, errors
 
 
 class Attention(gluon.HybridBlock):
@@ -209,29 +133,17 @@ def nets() -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
 
 
 def main() -> int:
-    asked = sys.argv[1:] or ["ops", "nets"]
-    errors = []
-    if "ops" in asked:
-        since = Since()
-        captured, reasons, errors = ops()
-        print(
-            f"operations, forward or backward, that are captured: {len(captured)}; "
-            f"graphs: {since('graphInstantiate')}, "
-            f"launched {since('graphLaunch')} times for {since('launch-replayed')} kernels"
-        )
-        table("operations that are not captured", grouped(reasons))
-        table("operations that raise", grouped(errors))
-        print("\non the null stream and the like:", since.among(FAULTS) or "nothing")
-    if "nets" in asked:
-        since = Since()
-        graphs, raised = nets()
-        print("\nnets")
-        for name, lines in graphs.items():
-            print(f"  {name}", *lines, sep="\n      ")
-        table("nets that raise", grouped(raised))
-        print("\non the null stream and the like:", since.among(FAULTS) or "nothing")
-        errors += raised
-    return 1 if errors else 0
+    since = Since()
+    graphs, raised = nets()
+    for name, lines in graphs.items():
+        print(f"  {name}", *lines, sep="\n      ")
+    print(
+        f"graphs: {since('graphInstantiate')}, launched {since('graphLaunch')} times for "
+        f"{since('launch-replayed')} kernels"
+    )
+    table("nets that raise", grouped(raised))
+    print("\non the null stream and the like:", since.among(FAULTS) or "nothing")
+    return bool(raised)
 
 
 if __name__ == "__main__":

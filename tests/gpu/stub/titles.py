@@ -28,7 +28,6 @@ def collected() -> list[Kernel]:
 
     contract.examine([], contract.Table())
     contract.examine_nets(contract.Table())
-    capture.ops()
     capture.nets()
     return sorted({(s.text, s.options) for s in stub.sources if "cupy" not in s.text})
 

@@ -1,0 +1,26 @@
+"""The ops for which a GPU has kernels of its own: better algorithms than NumPy's formulas.
+
+Each module of `kernels` registers its kernels with the ops. Products are cuBLAS's; functions of
+`linalg` are called a second time if memory is short, because cuSOLVER allocates memory for its own
+use, which CuPy's pool may have cached.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from d2lmini.cuda import products
+from d2lmini.cuda.current import with_memory
+from d2lmini.cuda.kernels import convolve, pooling, random_numbers, recurrent, rows, updates
+from d2lmini.ops.products import matmul
+from d2lmini.ops.triangle import lapack
+
+__all__ = ["convolve", "pooling", "random_numbers", "recurrent", "rows", "updates"]
+
+matmul.kernel("cuda")(products.matmul)
+
+
+@lapack.kernel("cuda")
+def _(xp: Any, name: str, *arrays: Any) -> Any:
+    return with_memory(partial(getattr(xp.linalg, name), *arrays))
