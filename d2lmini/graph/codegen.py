@@ -47,7 +47,6 @@ from d2lmini.graph.emit_numpy import (
     lines_of,
     place_or_new,
     product,
-    side_by_side,
     write_group,
 )
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
@@ -75,7 +74,6 @@ _COMMON = {
     "fit": fit, "limit": limit, "level": level,
     "at_least": at_least, "at_most": at_most,
     "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
-    "side_by_side": side_by_side,
 }  # fmt: skip
 _TAKEN = {"xp", "arena", "arrays", "places", "keys", "run", "float", *_COMMON, *dir(np)}
 
@@ -114,10 +112,8 @@ class Writer:
         self.name = self.identifier(name)
         self._begin(inputs, outputs)
         for when, statement in enumerate(self.statements):
-            if len(statement.nodes) == 1 and statement.shape is None:
+            if statement.shape is None:
                 self._alone(statement.nodes[0])
-            elif statement.shape is None:
-                self._side_by_side(statement.nodes)
             elif self._gpu is not None:
                 self._gpu.write_kernel(self, statement)
             else:
@@ -333,23 +329,6 @@ class Writer:
         assert base is not None
         name = self._names[node, 0] = self.identifier(node.name)
         self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
-
-    def _side_by_side(self, nodes: Sequence[Node]) -> None:
-        """Write nodes that run at the same time."""
-        texts = []
-        for node in nodes:  # the views of all operands are defined before the call
-            if is_product(node):
-                texts.append(product(self, node))
-            else:
-                outs, inputs = self._outputs(node), self._inputs(node)
-                lines = lines_of(self, node, inputs, outs)
-                texts += lines if len(lines) == 1 else [self.call(node, inputs, outs[0])]
-        self.write("side_by_side(")
-        for node, text in zip(nodes, texts, strict=True):
-            call, mark, name = text.partition("  #")
-            for line in fit_line(f"lambda: {call},{mark}{name}", WIDTH - 12):
-                self.write("    " + line, node)
-        self.write(")")
 
     def _outputs(self, node: Node) -> list[str]:
         return [self.name_of(output) for output in node.outputs]

@@ -23,8 +23,7 @@ a later result. A value that is read outside the group is written to its own arr
 >>> places[a, 0], places[b, 0]
 ('a', 'y')
 
-**What generated programs call**: groups run piece by piece over the cores, block by block in each,
-and long operations that do not need each other run side by side.
+**What generated programs call**: groups run piece by piece over the cores, block by block in each.
 
 >>> import numpy as np
 >>> def square_plus_x(x, y, t):
@@ -409,11 +408,6 @@ def _even(rows: int, most: int) -> int:
         return max(rows, 1)
     even = -(-rows // -(-rows // most))
     return min(even + -even % ALIGNED, most) if even > ALIGNED else even
-
-
-def side_by_side(*operations: Callable[[], Any]) -> None:
-    """Run all of them, in any order, perhaps at once; whoever is done first helps the others."""
-    parallel_for(len(operations), lambda i: operations[i]())
 
 
 def _room(xp: Any, number: int, axis: int, rows: int, shape: Shape, dtype: Any) -> Any:

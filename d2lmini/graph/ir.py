@@ -38,7 +38,7 @@ from functools import cached_property
 from typing import Any
 
 from d2lmini.base import callsite
-from d2lmini.ops.core import Cost, Op
+from d2lmini.ops.core import Op
 from d2lmini.ops.in_float32 import kernel_for
 from d2lmini.ops.spec import Spec
 
@@ -124,12 +124,6 @@ class Node:
     def outputs(self) -> list[Entry]:
         """All outputs in a typed graph, including those that only backward uses."""
         return [(self, i) for i in range(len(self.specs or ()))]
-
-    @property
-    def cost(self) -> Cost:
-        """Predicted FLOPs and bytes of this call in a typed graph."""
-        assert self.op is not None and self.specs is not None
-        return self.op.cost(list(map(spec_of, self.sources)), self.specs, **self.own_attrs)
 
     @property
     def own_attrs(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import numpy as np
 from d2lmini.device.storage import SMALL
 from d2lmini.graph.backward import MIRRORED
 from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.fusion import Statement, side_by_side, statements
+from d2lmini.graph.fusion import Statement, statements
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of
 from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.steps import may_overwrite, steps_of
@@ -259,22 +259,16 @@ def lay_out(inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = Fal
     last to the first: in that order what each of them needs does not have to wait for the others.
     More statements count only where values are computed again, which is done for memory.
     """
-    layout = Layout(inputs, outputs, _order(outputs, on_gpu))
+    layout = Layout(inputs, outputs, statements(outputs, on_gpu))
     if layout.mutated or len(outputs) == 1:
         return layout  # who reads before a change must go on doing so
     if layout.plan.nbytes <= SMALL:
         return layout  # no arena takes less
-    other = Layout(inputs, outputs, _order(outputs[::-1], on_gpu))
+    other = Layout(inputs, outputs, statements(outputs[::-1], on_gpu))
     better = other.plan.nbytes < layout.plan.nbytes
     mirrored = any(MIRRORED in node.labels for s in layout.statements for node in s.nodes)
     fewer = len(other.statements) <= len(layout.statements)
     return other if better and (fewer or mirrored) else layout
-
-
-def _order(outputs: Sequence[Entry], on_gpu: bool) -> list[Statement]:
-    """The statements in the order in which they run; a GPU runs one operation after the other."""
-    found = statements(outputs, on_gpu)
-    return found if on_gpu else side_by_side(found)
 
 
 def _is_pointwise(node: Node) -> bool:
