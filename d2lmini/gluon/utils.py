@@ -35,9 +35,9 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
     """Split `data`, an NDArray or NumPy array, into `num_slice` parts along `batch_axis`.
 
     The parts of a NumPy array are views, and so are those of an NDArray along axis 0. Raises
-    ValueError when the size is no multiple of num_slice and `even_split` is True. With even_split=False the first parts are longer by one, and the last
-    parts are empty if there are more parts than rows. Raises IndexError for an axis that `data`
-    does not have.
+    ValueError when the size is no multiple of num_slice and `even_split` is True. With
+    even_split=False the first parts are longer by one, and the last parts are empty if there are
+    more parts than rows. Raises IndexError for an axis that `data` does not have.
     """
     ndim = len(data.shape)
     if num_slice < 1:
