@@ -76,10 +76,10 @@ LEFT_OUT = {
     "linalg_gemm2(A, B) * alpha + C * beta does the same": "linalg_gemm *linalg.gemm",
     "nd.array(numpy.linalg.NAME(x.asnumpy())) does the same": """
         *potrf *potri *syevd *gelqf *trsm *slogdet *sumlogdiag *extractdiag *makediag
-        linalg_inverse linalg_det *d.linalg.inverse *d.linalg.det sym.linalg.inverse
-        sym.linalg.det""",
+        linalg_inverse linalg_det *d.linalg.inverse *d.linalg.det *sym*.linalg.inverse
+        *sym*.linalg.det""",
     "x[i, j] reads and x[i, j] = y writes by arrays of indices": """
-        gather_nd scatter_nd _backward_gather_nd index_copy""",
+        gather_nd scatter_nd index_copy""",
     "NumPy has it: compute with x.asnumpy()": "index_array *ravel_multi_index *unravel_index",
     "make_loss(x * grad_scale) does the same": "MakeLoss",
     "autograd.Function with a backward of its own does the same": """

@@ -29,9 +29,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import addons
-from d2lmini.d2l.benchmark import Benchmark
+from d2lmini.d2l.benchmark import Benchmark, get_mem
 from d2lmini.d2l.compare import compare
-from d2lmini.d2l.memory import get_mem
 from d2lmini.d2l.verdict import Ratio, Verdict
 from d2lmini.draw.picture import Picture
 from d2lmini.draw.timeline import timeline
@@ -39,22 +38,24 @@ from d2lmini.draw.timeline import timeline
 if TYPE_CHECKING:
     from matplotlib import pyplot as plt
 
-    from d2lmini.d2l.accuracy import evaluate_accuracy, split_batch
-    from d2lmini.d2l.context import try_all_gpus, try_gpu
-    from d2lmini.d2l.digits import load_data_digits
     from d2lmini.d2l.experiment import Experiment
     from d2lmini.d2l.hardware import Machine, machine
+    from d2lmini.d2l.helpers import (
+        evaluate_accuracy,
+        load_data_digits,
+        split_batch,
+        try_all_gpus,
+        try_gpu,
+    )
     from d2lmini.d2l.links import Traffic, traffic
     from d2lmini.d2l.prediction import Prediction, predict
     from d2lmini.d2l.training_memory import measure_memory, predict_memory
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
-    "accuracy": "evaluate_accuracy split_batch",
-    "context": "try_all_gpus try_gpu",
-    "digits": "load_data_digits",
     "experiment": "Experiment",
     "hardware": "Machine machine",
+    "helpers": "evaluate_accuracy load_data_digits split_batch try_all_gpus try_gpu",
     "links": "Traffic traffic",
     "prediction": "Prediction predict",
     "training_memory": "measure_memory predict_memory",

@@ -23,35 +23,35 @@ square(x=5): 25
 square(x=7): 49
 49
 
-How a run is cancelled: see `widgets/background_job.py`. Allowed results of the function: see
-`experiment_results.py`; how they are drawn: see `experiment_plot.py`.
+How a run is cancelled: see `widgets/background_job.py`.
 """
 
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from d2lmini import engine
-from d2lmini.d2l.experiment_results import UNNAMED, Result, amount, result_of
-from d2lmini.draw.picture import DrawnPicture
+from d2lmini.draw.picture import DrawnPicture, Picture
+from d2lmini.profiler.summary import in_time
 from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.controls import MISSING, Control, control, word
 from d2lmini.widgets.panel import Panel
 
+#: This many runs are drawn, the last ones.
+MOST = 12
+
 
 @dataclass
 class Run:
-    """One run: the value of each parameter, the function's result, and the result as numbers."""
+    """One run: the value of each parameter, what the function returned, and the same as numbers by
+    name ("" for a single number)."""
 
     number: int
     parameters: dict[str, Any]
     value: Any
-    result: Result
-    elapsed_s: float
+    results: dict[str, float]
 
 
 class Experiment(Panel):
@@ -62,16 +62,13 @@ class Experiment(Panel):
     it is among the values; else a slider starts in the middle, a choice at its first value.
     Parameters of `f` that are not named keep their defaults.
 
-    unit     of the results, "s" for seconds; {"time": "s", "memory": "MB"} if they differ.
-             Times of verdicts and traces, and of functions that return None, are in "s" anyway
+    unit     of the results, "s" for seconds
     title    the measured quantity: the label of the axis
              (A parameter of `f` that has one of these two names keeps its default.)
 
-    `f` returns one of the results in `experiment_results`. If `f` is a generator, the values that
-    it yields are a curve. If `f` has a parameter `progress`, it is passed a function to report
-    progress: `progress(3, 10)`. The run ends when everything that it
-    has pushed is computed. `f` measures its own time: the first call of anything is slow, so warm
-    up, or leave the timing to `d2l.compare`, which warms up.
+    `f` returns a number, or a dict of numbers. If `f` has a parameter `progress`, it is passed a
+    function to report progress: `progress(3, 10)`. `f` measures its own time: the first call of
+    anything is slow, so warm up, or leave the timing to `d2l.compare`, which warms up.
 
     runs     the `Run`s that succeeded since the last `clear`
 
@@ -81,160 +78,124 @@ class Experiment(Panel):
     """
 
     def __init__(
-        self,
-        f: Callable[..., Any],
-        /,
-        *,
-        unit: str | Mapping[str, str] | None = None,
-        title: str = "",
-        **parameters: Any,
+        self, f: Callable[..., Any], /, *, unit: str = "", title: str = "", **parameters: Any
     ):
-        if not callable(f):
-            raise TypeError(
-                f"Experiment: expected a function, got {type(f).__name__}; "
-                "did you write f(...) for f?"
-            )
-        self.name = _name(f)
+        name = str(getattr(f, "__name__", type(f).__name__))
+        self.name = "f" if name == "<lambda>" else name
         self.title = title
         self.unit = unit
         self.runs: list[Run] = []
         self._f = f
-        controls, self._fixed = _split_parameters(f, parameters)
-        self._order = tuple(parameters)
+        wanted = inspect.signature(f)
+        self._progress = "progress" in wanted.parameters and "progress" not in parameters
+        try:
+            wanted.bind(**parameters, **({"progress": None} if self._progress else {}))
+        except TypeError as error:
+            raise TypeError(
+                f"Experiment: {self.name}{wanted}: {error}; give each parameter a range, a list of "
+                "choices or a value"
+            ) from None
+        self._given = parameters
+        controls: list[Control] = []
+        for name, given in parameters.items():
+            known = wanted.parameters.get(name)
+            made = control(name, given, MISSING if known is None else known.default)
+            controls += [made] if made else []
         super().__init__(controls)
         over = ", ".join(control.name for control in controls)
         self.words = f"experiment {self.name}" + (f" over {over}" if over else "")
         self.run()
 
-    # -- a run, as `Panel` asks for it -------------------------------------------------------------
-
     def work(self, job: BackgroundJob, values: dict[str, Any]) -> Run:
-        given = {name: (self._fixed | values)[name] for name in self._order}
-        own = _takes(self._f, "progress") and "progress" not in given
-        value = self._f(**given, progress=job.progress) if own else self._f(**given)
-        points: list[Any] = []
-        if inspect.isgenerator(value):
-            value = _follow(value, points, lambda: job.progress(len(points)))
-        if value is None and not points:
-            engine.waitall()
-        elapsed_s = time.perf_counter() - job.begin_s
-        return Run(0, given, value, result_of(value, points, elapsed_s), elapsed_s)
+        given = {name: values.get(name, value) for name, value in self._given.items()}
+        more = {"progress": job.progress} if self._progress else {}
+        value = self._f(**given, **more)
+        numbers = value if isinstance(value, Mapping) else {"": value}
+        try:
+            return Run(0, given, value, {str(k): _number(x) for k, x in numbers.items()})
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"Experiment: the function gave {type(value).__name__}; expected a number or a "
+                "dict of numbers"
+            ) from None
 
     def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         run: Run = job.result
         run.number = self.runs[-1].number + 1 if self.runs else 1
-        run.elapsed_s = job.elapsed_s
         self.runs.append(run)
 
     def run(self, **values: Any) -> Any:
         """Run on this thread with these values, print the result, and return it; the run joins the
         others."""
         run: Run = super().run(**values)
-        print(self.told(run))
+        lines = [f"{name}: {self._amount(x)}" for name, x in run.results.items()]
+        head = f"{self.name}({', '.join(_words(run.parameters))})"
+        print(head + (lines[0] if "" in run.results else "\n  ".join(["", *lines])))
         return run.value
 
-    def told(self, run: Run) -> str:
-        """A run in words, as printed."""
-        result, head = run.result, f"{self.name}({_arguments(run.parameters)})"
-        lines = {name: self._told(run, name) for name in result.values}
-        if list(lines) == [UNNAMED]:
-            text = f"{head}: {lines[UNNAMED]}"
-        else:
-            width = max(map(len, lines))
-            text = "\n".join([head, *(f"  {n.ljust(width)}  {line}" for n, line in lines.items())])
-        return "\n".join(filter(None, [text, result.text]))
-
-    def _told(self, run: Run, name: str) -> str:
-        curve = run.result.curves.get(name, ())
-        steps = f" at the end of {len(curve)} steps" if len(curve) > 1 else ""
-        return amount(run.result.values[name], self.unit_of(run, name)) + steps
-
-    def unit_of(self, run: Run, name: str) -> str:
-        """The unit of one of the results; "" for none."""
-        if run.result.timed:
-            return "s"
-        if isinstance(self.unit, Mapping):
-            return self.unit.get(name, "")
-        return self.unit or ""
-
-    # -- what is shown of the runs -----------------------------------------------------------------
+    def _amount(self, value: float) -> str:
+        """A value with its unit: seconds as "12.30 ms", whole numbers in full."""
+        if self.unit == "s":
+            return in_time(value)
+        number = f"{value:,.0f}" if value.is_integer() and abs(value) < 1e12 else f"{value:.4g}"
+        return f"{number} {self.unit}".rstrip()
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        runs = list(self.runs)
-        names = list(dict.fromkeys(name for run in runs for name in run.result.values))
+        names = list(dict.fromkeys(name for run in self.runs for name in run.results))
         parameters = [control.name for control in self.controls]
         head = ["run", *parameters, *(name or self.title or "result" for name in names)]
-        rows = []
-        for run in runs:
-            values = run.result.values
-            rows.append(
-                [str(run.number)]
-                + [word(run.parameters[name]) for name in parameters]
-                + [amount(values[n], self.unit_of(run, n)) if n in values else "" for n in names]
-            )
+        rows = [
+            [str(run.number)]
+            + [word(run.parameters[name]) for name in parameters]
+            + [self._amount(run.results[n]) if n in run.results else "" for n in names]
+            for run in list(self.runs)
+        ]
         return head, rows
 
     def draw(self) -> DrawnPicture | None:
-        """All runs as a picture; the timeline of the last run beneath, if it has one."""
-        from d2lmini.d2l.experiment_plot import picture_of
+        """All runs as a picture: over the one parameter that differs, if it is a number; else as
+        bars. The last run is orange."""
+        from d2lmini.draw.timeline import STYLES, figure_of
 
         if not self.runs:
             return None
-        return DrawnPicture(picture_of(self), self.runs[-1].result.picture)
+        runs = self.runs[-MOST:]
+        last, other = STYLES["accent"][0], STYLES["push"][0]
+        told = [tuple(map(word, run.parameters.values())) for run in runs]
+        names = [n for n, row in zip(runs[0].parameters, zip(*told)) if len({*row}) > 1]
+        is_line = len(names) == 1 and all(
+            type(r.parameters[names[0]]) in (int, float) for r in runs
+        )
+        figure = figure_of(2.9 if is_line else 1.1 + 0.3 * len(runs))
+        ax = figure.subplots()
+        for result in runs[-1].results:
+            some = [run for run in runs if result in run.results]
+            values = [run.results[result] for run in some]
+            if is_line:
+                xs = [run.parameters[names[0]] for run in some]
+                ax.plot(*zip(*sorted(zip(xs, values))), "o-", color=other, label=result or None)
+                ax.plot(xs[-1], values[-1], "o", color=last, zorder=3)
+            else:
+                ys = range(len(some))
+                ax.barh(ys, values, color=[other] * (len(some) - 1) + [last])
+                ax.set_yticks(ys, [", ".join(_words(run.parameters)) for run in some])
+        label = f"{self.title or 'result'} ({self.unit})" if self.unit else self.title or "result"
+        ax.set(xlabel=names[0], ylabel=label) if is_line else ax.set(xlabel=label)
+        if is_line and "" not in runs[-1].results:
+            ax.legend(frameon=False)
+        return DrawnPicture(Picture(figure, self.words))
 
     def forget(self) -> None:
         self.runs.clear()
 
 
-def _name(f: Callable[..., Any]) -> str:
-    name = str(getattr(f, "__name__", type(f).__name__))
-    return "f" if name == "<lambda>" else name
+def _number(value: Any) -> float:
+    if isinstance(value, str):
+        raise TypeError
+    return float(value.item() if hasattr(value, "item") else value)
 
 
-def _takes(f: Callable[..., Any], name: str) -> bool:
-    return name in inspect.signature(f).parameters
-
-
-def _arguments(parameters: dict[str, Any]) -> str:
+def _words(parameters: dict[str, Any]) -> list[str]:
     """The arguments as in a call; arrays and the like are left out."""
-    words = {name: word(value) for name, value in parameters.items()}
-    return ", ".join(f"{name}={told}" for name, told in words.items() if told[0] != "<")
-
-
-def _follow(generator: Any, points: list[Any], step: Callable[[], object]) -> Any:
-    """Collect what a generator yields, and its return value. `step` is called after each value."""
-    try:
-        while True:
-            try:
-                points.append(next(generator))
-            except StopIteration as end:
-                return end.value
-            step()
-    finally:
-        generator.close()
-
-
-def _split_parameters(
-    f: Callable[..., Any], parameters: dict[str, Any]
-) -> tuple[list[Control], dict[str, Any]]:
-    """The parameters with a control, and the values that are passed as they are. TypeError unless
-    `f` can be called with them."""
-    signature = inspect.signature(f)
-    wanted = signature.parameters
-    reports = {"progress": None} if "progress" in wanted else {}
-    try:
-        signature.bind(**(reports | parameters))
-    except TypeError as error:
-        raise TypeError(
-            f"Experiment: {_name(f)}{signature}: {error}; give each parameter a range, a list of "
-            f"choices or a value, as in Experiment({_name(f)}, {next(iter(wanted), 'n')}=(1, 10))"
-        ) from None
-    controls: list[Control] = []
-    fixed: dict[str, Any] = {}
-    for name, given in parameters.items():
-        made = control(name, given, wanted[name].default if name in wanted else MISSING)
-        if made is None:
-            fixed[name] = given
-        else:
-            controls.append(made)
-    return controls, fixed
+    told = {name: word(value) for name, value in parameters.items()}
+    return [f"{name}={text}" for name, text in told.items() if text[0] != "<"]

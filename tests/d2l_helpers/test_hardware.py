@@ -105,16 +105,6 @@ def test_a_table_that_was_measured_on_a_busy_machine_says_so():
     assert all(line.startswith("machine: ") for line in str(busy).splitlines()[:3])
 
 
-def test_what_others_use_is_watched_during_the_measurement(monkeypatch):
-    def elsewhere(begin, end):
-        return 1.5 if end.now_s > begin.now_s else None
-
-    monkeypatch.setattr(hardware.load, "cores_elsewhere", elsewhere)
-    hardware.machine.cache_clear()
-    assert d2l.machine().elsewhere == 1.5 and d2l.machine().busy
-    hardware.machine.cache_clear()
-
-
 def test_a_chapter_prints_the_same_on_every_machine():
     """Once the chapters' sanitizer has been over it."""
 
@@ -126,20 +116,6 @@ def test_a_chapter_prints_the_same_on_every_machine():
     assert str(INVENTED) != str(OTHER)
     assert sanitized(str(INVENTED)) == sanitized(str(OTHER))
     assert sanitized(str(INVENTED)) == sanitized(str(d2l.machine()))
-
-
-def test_the_worker_is_let_go_if_issuing_fails(monkeypatch):
-    class Strange:
-        _chunk = nd.ones((1,))._chunk
-        _note_write = staticmethod(lambda: None)
-
-        def __add__(self, number):
-            raise KeyboardInterrupt
-
-    with hardware._queueing(), pytest.raises(KeyboardInterrupt):
-        hardware._measure_issue_and_run(Strange())
-    engine.waitall()
-    assert engine.stats().pending == 0
 
 
 def test_virtual_links_are_not_measured():

@@ -5,7 +5,7 @@ import math
 import random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from d2lmini.d2l import Verdict
@@ -104,22 +104,6 @@ def test_a_slip_in_a_sentence_is_seen_whatever_the_outcome():
         verdict.tell(**TEXTS | {"faster": "{time} faster"})
 
 
-def test_the_margin_is_what_counts_as_a_difference():
-    times = {"a": [1.0] * 9, "b": [1.08] * 9}
-    assert says(Verdict.from_times(times)) == "slower"
-    assert says(Verdict.from_times(times, margin=0.1)) == "no_difference"
-
-
-def test_noise_alone_is_hardly_ever_called_a_difference():
-    verdicts = [
-        Verdict.from_times({"a": noisy(seed, 1, spread=0.5), "b": noisy(seed + 1, 1, spread=0.5)})
-        for seed in range(0, 800, 2)
-    ]
-    claimed = sum(not v.no_difference for v in verdicts)
-    # The interval of ten rounds misses the median 22 times in 1000.
-    assert claimed <= 0.04 * len(verdicts)
-
-
 def test_the_interval_holds_the_true_ratio_as_often_as_it_should():
     hits = 0
     for seed in range(0, 800, 2):
@@ -143,41 +127,11 @@ def test_one_outlier_does_not_flip_a_verdict(spoilt, spike):
         assert verdict.ratio.value == pytest.approx(calm.ratio.value, rel=0.03)
 
 
-@pytest.mark.parametrize("rounds", [5, 6, 7, 8])
-def test_with_few_rounds_an_outlier_may_silence_but_never_flip(rounds):
-    for when in range(rounds):
-        times = {"a": [1.0] * rounds, "b": [0.5] * rounds}
-        times["b"][when] *= 20
-        assert says(Verdict.from_times(times)) == "no_difference"
-
-
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4])
 def test_too_few_rounds_claim_nothing(rounds):
     verdict = Verdict.from_times({"a": [1.0] * rounds, "b": [100.0] * rounds})
     assert says(verdict) == "nothing"
     assert "too few rounds" in str(verdict)
-
-
-def test_drift_of_the_machine_cancels_in_the_pairs():
-    drift = [1 + 0.4 * i for i in range(10)]  # the last round runs at 1/4.6 of the speed
-    a, b = (
-        [t * d for t, d in zip(noisy(seed, t), drift, strict=True)]
-        for seed, t in ((3, 1.0), (4, 1.2))
-    )
-    verdict = Verdict.from_times({"a": a, "b": b})
-    assert says(verdict) == "slower"
-    assert verdict.ratio.value == pytest.approx(1.2, rel=0.05)
-    # The same times in one heap would overlap almost everywhere.
-    assert min(b) < sorted(a)[2]
-
-
-def test_zero_and_tiny_times():
-    assert says(Verdict.from_times({"a": [0.0] * 6, "b": [0.0] * 6})) == "no_difference"
-    assert says(Verdict.from_times({"a": [0.0] * 6, "b": [1e-12] * 6})) == "no_difference"
-    assert says(Verdict.from_times({"a": [0.0] * 6, "b": [1e-3] * 6})) == "slower"
-    verdict = Verdict.from_times({"a": [40e-9] * 6, "b": [20e-9] * 6})
-    assert verdict.sentence == "b is 2.0 times faster than a (2.0-2.0, 6 rounds)"
-    assert "inf" not in str(verdict) and "nan" not in str(verdict)
 
 
 @pytest.mark.parametrize(
@@ -240,15 +194,6 @@ def test_law_swapping_the_names_inverts_the_ratio(pairs):
     assert says(back) == opposite.get(says(there), says(there))
 
 
-@given(rounds_of_pairs, st.floats(1e-2, 1e3))
-def test_law_scaling_all_times_changes_nothing(pairs, scale):
-    one, other = verdict_of(pairs), verdict_of([(a * scale, b * scale) for a, b in pairs])
-    assert other.ratio.value == pytest.approx(one.ratio.value)
-    assert (other.ratio.low, other.ratio.high) == pytest.approx((one.ratio.low, one.ratio.high))
-    assume(far_from_the_edges(one))
-    assert says(one) == says(other)
-
-
 @given(rounds_of_pairs, st.randoms(use_true_random=False))
 def test_law_the_order_of_rounds_is_irrelevant(pairs, rng):
     shuffled = rng.sample(pairs, len(pairs))
@@ -271,13 +216,6 @@ def test_law_a_verdict_never_claims_both_and_never_from_few_rounds(pairs):
 
 def loaded(elsewhere: float, times: list[float]) -> Verdict:
     return Verdict({"a": [1.0] * len(times), "b": times}, cores=2, elsewhere=elsewhere)
-
-
-def test_under_load_one_round_of_ten_can_leave_a_difference_unproven():
-    times = [0.5] * 9 + [0.97]
-    assert loaded(0.1, times).faster
-    assert not loaded(0.9, times).faster and loaded(0.9, times).no_difference
-    assert loaded(0.9, [0.5] * 10).faster
 
 
 def test_the_load_is_named():

@@ -99,7 +99,7 @@ def test_lenet_learns_real_digits():
 
 @pytest.fixture(scope="module")
 def pictures():
-    from d2lmini.d2l.digits import digits
+    from d2lmini.d2l.helpers import digits
 
     return [part[:256] for part in digits(resize=28)[:2]]
 

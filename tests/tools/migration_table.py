@@ -20,7 +20,7 @@ import small_programs
 from d2lmini import install_as_mxnet, nd, np, sym
 from d2lmini.compat.left_out import Missing
 from d2lmini.compat.mxnet_alias import ask, uninstall
-from d2lmini.compat.mxnet_alias.differences import DIFFERENCES
+from d2lmini.compat.mxnet_alias.examine import DIFFERENCES
 
 #: What a program that is no part of MXNet has no use for.
 INNER = re.compile(

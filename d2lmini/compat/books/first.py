@@ -29,7 +29,7 @@ from d2lmini.compat.books.files import find_file
 from d2lmini.compat.books.loops import Batches, Net
 from d2lmini.compat.books.models import linreg, squared_loss
 from d2lmini.context import Context, cpu
-from d2lmini.d2l.accuracy import Split, evaluate_accuracy, split_batch
+from d2lmini.d2l.helpers import Split, evaluate_accuracy, split_batch
 from d2lmini.gluon.data.vision import transforms
 
 # -- data ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 from d2lmini import autograd, gluon
 from d2lmini import ndarray as nd
 from d2lmini.context import Context, cpu
-from d2lmini.d2l.accuracy import Parts, Split, count_hits, evaluate_accuracy, split_batch
+from d2lmini.d2l.helpers import Parts, Split, count_hits, evaluate_accuracy, split_batch
 
 Net = Callable[..., Any]
 Batches = Iterable[Any]

@@ -86,7 +86,6 @@ def test_the_library_is_asked(monkeypatch):
     assert ask.ask("mxnet.nd.frobnicate") == "MXNet 1.9.1 has no such name either"
     assert ask.ask("mxnet.nd.SVMOutput") == "left out: few programs use it"
     assert ask.ask("mxnet.image.foo") == "left out: MXNet's image operations"
-    assert ask.ask("mxnet.gluon.contrib.data.text.foo") == "left out: MXNet's tools for text"
     assert ask.ask("mxnet.kv.kvstore_server").startswith("left out: MXNet's parameter servers")
     assert ask.ask("mxnet.gluon.nonsense.foo") == "MXNet 1.9.1 has no such name either"
     assert ask.ask("d2lzh.nonsense") == "d2lmini has no such name"

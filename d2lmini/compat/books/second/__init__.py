@@ -50,7 +50,8 @@ _LEFT_OUT = """
     GRU MTFraEng download_all download_extract evaluate_loss extract get_data_ch11 show_trace_2d
     train_2d train_ch11 train_concise_ch11 MultiHeadAttention PositionWiseFFN PositionalEncoding
     RNN RNNLM RNNLMScratch RNNScratch ResNeXtBlock Seq2Seq Seq2SeqEncoder TimeMachine
-    TransformerEncoderBlock Vocab bleu load_data_time_machine masked_softmax show_heatmaps show_list_len_pair_hist tokenize
+    TransformerEncoderBlock Vocab bleu load_data_time_machine masked_softmax show_heatmaps
+    show_list_len_pair_hist tokenize
     truncate_pad
     BERTEncoder BERTModel BPRLoss CTRDataset TokenEmbedding VOCSegDataset VOC_CLASSES VOC_COLORMAP
     box_center_to_corner box_corner_to_center box_iou get_tokens_and_segments load_data_bananas

@@ -21,7 +21,7 @@ from d2lmini import gluon, np
 from d2lmini.compat.books import first
 from d2lmini.compat.books.second.oop import DataModule
 from d2lmini.compat.books.second.plots import show_images
-from d2lmini.d2l.digits import digits as read_digits
+from d2lmini.d2l.helpers import digits as read_digits
 
 
 def get_dataloader_workers() -> int:

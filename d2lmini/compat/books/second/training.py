@@ -21,10 +21,9 @@ from d2lmini.compat.books.loops import Batches, Net
 from d2lmini.compat.books.second.oop import HyperParameters
 from d2lmini.compat.books.second.plots import redraw
 from d2lmini.context import Context
-from d2lmini.d2l import accuracy as core
 from d2lmini.d2l import benchmark
-from d2lmini.d2l.accuracy import Split, split_batch
-from d2lmini.d2l.context import try_all_gpus, try_gpu
+from d2lmini.d2l import helpers as core
+from d2lmini.d2l.helpers import Split, split_batch, try_all_gpus, try_gpu
 from d2lmini.gluon import nn
 
 cpu, gpu, num_gpus = npx.cpu, npx.gpu, npx.num_gpus
