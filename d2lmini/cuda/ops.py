@@ -7,20 +7,10 @@ use, which CuPy's pool may have cached.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 from d2lmini.cuda import products
-from d2lmini.cuda.current import with_memory
 from d2lmini.cuda.kernels import convolve, pooling, random_numbers, recurrent, rows, updates
 from d2lmini.ops.products import matmul
-from d2lmini.ops.triangle import lapack
 
 __all__ = ["convolve", "pooling", "random_numbers", "recurrent", "rows", "updates"]
 
 matmul.kernel("cuda")(products.matmul)
-
-
-@lapack.kernel("cuda")
-def _(xp: Any, name: str, *arrays: Any) -> Any:
-    return with_memory(partial(getattr(xp.linalg, name), *arrays))

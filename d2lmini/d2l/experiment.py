@@ -87,9 +87,9 @@ class Experiment(Panel):
         self.runs: list[Run] = []
         self._f = f
         wanted = inspect.signature(f)
-        self._progress = "progress" in wanted.parameters and "progress" not in parameters
+        self._reports = "progress" in wanted.parameters and "progress" not in parameters
         try:
-            wanted.bind(**parameters, **({"progress": None} if self._progress else {}))
+            wanted.bind(**parameters, **({"progress": None} if self._reports else {}))
         except TypeError as error:
             raise TypeError(
                 f"Experiment: {self.name}{wanted}: {error}; give each parameter a range, a list of "
@@ -108,7 +108,7 @@ class Experiment(Panel):
 
     def work(self, job: BackgroundJob, values: dict[str, Any]) -> Run:
         given = {name: values.get(name, value) for name, value in self._given.items()}
-        more = {"progress": job.progress} if self._progress else {}
+        more = {"progress": job.progress} if self._reports else {}
         value = self._f(**given, **more)
         numbers = value if isinstance(value, Mapping) else {"": value}
         try:

@@ -4,10 +4,14 @@ Where there is a real MXNet (`make test-mxnet`), the stored answers are compared
 
 from __future__ import annotations
 
+import re
+from itertools import chain
 from typing import Any
 
+import infer_rows
 import pytest
 import scope_stories
+import symbol_calls
 import symbol_rows
 from oracle import Oracle
 from symbol_answers import answers_of, as_stored, same, stored
@@ -21,7 +25,7 @@ KINDER = {
     "x.reshape(2,3)": "takes a tuple only",
     "sym.reshape(x,shape=(0,-1)).infer_shape_partial(x=(0,3,4))": "does not see that 12 is sure",
 }
-COMPARED = [row for row in symbol_rows.ROWS if row not in KINDER]
+COMPARED = [row for row in symbol_rows.ROWS if row not in KINDER] + symbol_calls.AGREE
 ANSWERS = stored()
 
 
@@ -60,9 +64,9 @@ def test_what_mxnet_does_not_know(row: str, ours: Any):
     assert as_stored(answer) != ANSWERS[row]
 
 
-@pytest.mark.parametrize("row", [row for row, reason in symbol_rows.REASONS.items() if reason])
+@pytest.mark.parametrize("row", symbol_calls.REASONS)
 def test_calls_that_differ_on_purpose(row: str, ours: Any):
-    assert answer_like(ours, row) != ANSWERS[row], symbol_rows.REASONS[row]
+    assert answer_like(ours, row) != ANSWERS[row], symbol_calls.REASONS[row]
 
 
 @pytest.mark.parametrize("name", scope_stories.STORIES)
@@ -86,6 +90,7 @@ LESS = {
     "RNN": "counts the parameters of an unknown input size as if it was 0",
     "GroupNorm": "overwrites gamma of one number per channel; here it is allowed",
     "shape_array": "says 0 axes for an unknown shape",
+    "slice_like": "infers the result's axes from the second input",
     "broadcast_like": "keeps the first input's size for an unknown one",
     "split": "infers the data from parts without their axis",
 }

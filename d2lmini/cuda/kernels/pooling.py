@@ -131,10 +131,3 @@ def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
     dx = xp.empty(data.shape, g.dtype) if out is None else out
     GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
     return dx
-
-
-@ops.max_pooling_pick.kernel("cuda")
-def _(xp: Any, u: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
-    picked = xp.empty(y.shape, u.dtype) if out is None else out
-    PICK(xp, picked.size, [*map(xp.ascontiguousarray, (u, data, y)), picked], pool)
-    return picked

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fakes.two_gpus import errors_of, two_gpus
 
-from d2lmini import MXNetError, autograd, engine, gluon, gpu, init, kvstore, nd, profile
+from d2lmini import MXNetError, autograd, engine, gluon, gpu, init, kvstore, nd
 from d2lmini import random as mx_random
 from d2lmini.base import instrument  # fmt: skip
 from d2lmini.cuda import nccl, streams
