@@ -121,6 +121,8 @@ class SteppedEngine(Engine):
     operations  the pushed operations, by number
     numbers     of the Vars, in the order of their first use
     steps       number of begins and ends
+
+    ValueError for less than one worker, TypeError for other `times`.
     """
 
     kind = "stepped"
