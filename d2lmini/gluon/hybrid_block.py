@@ -30,7 +30,7 @@ compiled graph (`compiled.py`). After `mxnet.gluon.HybridBlock`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
@@ -301,7 +301,7 @@ class Layer(Declared, HybridBlock):
     Parameter scale_factor (shape=(3,), dtype=<class 'numpy.float32'>)
     """
 
-    _passes_on = ("kwargs",)
+    _passes_on: ClassVar[tuple[str, ...]] = ("kwargs",)
 
     def __init__(self, *args: Any, **kwargs: Any):
         _, more = self._take(args, kwargs)

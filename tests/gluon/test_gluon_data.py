@@ -73,21 +73,6 @@ def test_array_dataset_joins_what_it_is_given():
         data[7]
 
 
-def test_views_of_a_dataset():
-    data = gdata.SimpleDataset(list(range(10)))
-    calls = []
-    squares = data.transform(lambda x: calls.append(x) or x * x)
-    assert not calls and squares[3] == 9 and calls == [3]  # lazily
-    eager = data.transform(lambda x: calls.append(x) or x * x, lazy=False)
-    assert len(calls) == 11 and list(eager) == [x * x for x in range(10)] and len(calls) == 11
-    assert list(data.filter(lambda x: x % 3 == 0)) == [0, 3, 6, 9]
-    assert [list(data.shard(3, i)) for i in range(3)] == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    assert [len(data.shard(4, i)) for i in range(4)] == [3, 3, 2, 2]
-    assert list(data.take(2)) == [0, 1] and len(data.take(None)) == len(data.take(99)) == 10
-    assert list(data.sample(gdata.SequentialSampler(3, 4))) == [4, 5, 6]
-    assert list(data.take(4).filter(lambda x: x > 1).transform(lambda x: -x)) == [-2, -3]
-
-
 def test_wrong_views_are_refused():
     data = gdata.SimpleDataset([1, 2, 3])
     for arguments in ((3, 3), (0, 0), (3, -1)):

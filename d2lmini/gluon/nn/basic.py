@@ -40,6 +40,8 @@ class Affine(Layer):
     bias_initializer: Any
     dtype: Any
 
+    weight: Any
+
     def _build_affine(self, shape: tuple[int, ...], outputs: int) -> None:
         how = {"allow_deferred_init": True, "dtype": self.dtype}
         self.weight = self.params.get("weight", shape=shape, init=self.weight_initializer, **how)

@@ -195,7 +195,7 @@ def cut_and_resize(xp, data, x, y, w, h, size, interpolation):
 
 def _infer_window(data: Spec, *, size: tuple, interpolation: int, **_: Any) -> Spec:
     _sizes(data, batches=False)
-    return _resized_spec(data, *size, interpolation)
+    return _resized_spec(data, size[0], size[1], interpolation)
 
 
 @image_op(_infer_window, flops=8)
