@@ -13,7 +13,6 @@ from worlds import until
 
 from d2lmini import context, cpu, engine, nd, random
 from d2lmini.gluon import data as gdata
-from d2lmini.gluon.data import batchify
 from d2lmini.gluon.data.dataloader import default_batchify_fn
 from d2lmini.gluon.data.vision import transforms
 
@@ -166,19 +165,19 @@ def test_the_short_way_is_taken_where_it_means_the_same_only():
 
     X = np.arange(24, dtype="uint8").reshape(2, 2, 2, 3)
     images = gdata.SimpleDataset(nd.array(X, dtype="uint8"))
-    assert batchify.gather(gdata.ArrayDataset(X), [1, 0]).shape == X.shape
-    assert batchify.gather(Shifted(X), [1, 0]) is None
-    assert batchify.gather([X], [0]) is None
-    assert batchify.gather(images.transform_first(transforms.ToTensor()), [1]).ndim == 4
-    assert batchify.gather(images.transform_first(Louder()), [1]) is None
-    assert batchify.gather(images.transform_first(lambda x: x), [1]) is None
+    assert gdata.dataset.gather(gdata.ArrayDataset(X), [1, 0]).shape == X.shape
+    assert gdata.dataset.gather(Shifted(X), [1, 0]) is None
+    assert gdata.dataset.gather([X], [0]) is None
+    assert gdata.dataset.gather(images.transform_first(transforms.ToTensor()), [1]).ndim == 4
+    assert gdata.dataset.gather(images.transform_first(Louder()), [1]) is None
+    assert gdata.dataset.gather(images.transform_first(lambda x: x), [1]) is None
     watched = transforms.ToTensor()
     watched.register_forward_hook(lambda *_: None)
-    assert batchify.gather(images.transform_first(watched), [1]) is None
+    assert gdata.dataset.gather(images.transform_first(watched), [1]) is None
     flat = gdata.SimpleDataset(nd.zeros((4, 3, 3)))  # elements that ToTensor refuses
-    assert batchify.gather(flat.transform_first(transforms.ToTensor()), [1]) is None
+    assert gdata.dataset.gather(flat.transform_first(transforms.ToTensor()), [1]) is None
     for outside in (-1, 2):
-        assert batchify.gather(images, [0, outside]) is None
+        assert gdata.dataset.gather(images, [0, outside]) is None
     got = numbers(gdata.DataLoader(Shifted(np.arange(4)), 2))
     assert got == [[1, 2], [3, 4]]
 
