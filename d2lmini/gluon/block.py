@@ -37,8 +37,7 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut
 from d2lmini.context import Context
-from d2lmini.device import files
-from d2lmini.gluon import structure
+from d2lmini.gluon import naming
 from d2lmini.gluon.graphs import flatten as _flatten
 from d2lmini.gluon.graphs import regroup as _regroup
 from d2lmini.gluon.naming import _BlockScope
@@ -438,10 +437,10 @@ class Block:
             model,
         ]:
             self.save_parameters(params)
-            files.write(model, structure.describe(self))
+            files.write(model, naming.describe(self))
 
     def load(self, prefix: str) -> None:
         """Load the files of `save` into a net of the same structure: parameters, names, and which
         Blocks were hybridized. Raises ValueError when the structure differs."""
-        structure.load(self, f"{prefix}-model.json")
+        naming.load(self, f"{prefix}-model.json")
         self.load_parameters(f"{prefix}-model.params")

@@ -308,5 +308,11 @@ class Layer(Declared, HybridBlock):
         with self.name_scope():
             self._build()
 
+    def __getattr__(self, name: str) -> Any:
+        """`_units` is `units`: MXNet's private names, which subclasses of its layers use."""
+        if name[1:] in self._fields and name[0] == "_":
+            return getattr(self, name[1:])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _build(self) -> None:
         """Check the declared attributes; make parameters and children."""

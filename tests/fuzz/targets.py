@@ -29,7 +29,7 @@ from d2lmini import MXNetError, d2l, gluon, init, metric, nd, num_gpus, optimize
 from d2lmini.cli import assign
 from d2lmini.cli.errors import CommandError
 from d2lmini.compat.mxnet_alias import notebook
-from d2lmini.gluon import checkpoint, structure
+from d2lmini.gluon import checkpoint, naming
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
@@ -360,8 +360,8 @@ TARGETS: dict[str, Target] = {
     "shapes": Target(_shapes_of_symbol, _SYMBOLS, _mutate_symbol, _TREES, file="x-symbol.json"),
     "states": Target(_set_states, valid.states(), _mutate_states, _TREES),
     "structure": Target(
-        lambda path, data: structure.load(_net, path),
-        [structure.describe(_net).encode()],
+        lambda path, data: naming.load(_net, path),
+        [naming.describe(_net).encode()],
         _json,
         _TREES,
         (ValueError,),

@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, gluon, init, nd
+from d2lmini import autograd, cpu, gluon, nd
 from d2lmini.base import MXNetError
 from d2lmini.gluon import Block, DeferredInitializationError, HybridBlock, Parameter, nn
 
@@ -166,29 +166,6 @@ def test_no_forward():
         nn.Dense(1)(x=nd.ones(1))
 
 
-def test_hooks():
-    class Double(Block):
-        def forward(self, x):
-            seen.append("forward")
-            return x * 2
-
-    seen = []
-    net, x = Double(), nd.ones(1)
-    before = net.register_forward_pre_hook(lambda *what: seen.append(("before", *what)))
-    after = net.register_forward_hook(lambda *what: seen.append(("after", *what)))
-    y = net(x)
-    assert seen == [("before", net, (x,)), "forward", ("after", net, (x,), y)]
-    for handle in (before, after, after):
-        handle.detach()
-    seen.clear()
-    with net.register_forward_hook(lambda *what: "ignored") as handle:
-        assert net(x).asscalar() == 2
-        with pytest.raises(AssertionError, match="cannot be attached twice"):
-            handle.attach(net._forward_hooks, print)
-    net(x)
-    assert seen == ["forward"] * 2 and not net._forward_hooks
-
-
 def test_hybrid_forward_gets_nd_and_the_parameters_of_the_context():
     class Spy(HybridBlock):
         def __init__(self):
@@ -214,36 +191,6 @@ def test_hybrid_forward_gets_nd_and_the_parameters_of_the_context():
     for wrong in (3, None, [1, 2], np.ones(2)):
         with pytest.raises(ValueError, match="there must be one NDArray or one Symbol in the inp"):
             net(wrong)
-
-
-def test_initialization_is_put_off_until_the_first_call():
-    calls = []
-
-    class Noted(init.Initializer):
-        def _init_weight(self, name, data):
-            calls.append((str(name).split("_")[-1], data.shape, autograd.is_recording()))
-            data[:] = 1
-
-    net = mlp(2, 3)
-    net.add(Linear(2))
-    net.initialize(Noted(), ctx=TWO)
-    assert calls == []
-    with pytest.raises(DeferredInitializationError, match=r"\(2\.weight of Sequential\) has not"):
-        net[2].weight.data()
-    with autograd.record():
-        y = net(nd.ones((4, 5)))
-    assert calls == [
-        ("weight", (2, 5), False),
-        ("weight", (3, 2), False),
-        ("weight", (3, 2), False),
-    ]
-    assert y.asnumpy().tolist() == [[31, 31]] * 4
-    y.backward()
-    assert net[2].weight.grad(cpu(0)).asnumpy()[0, 0] == 40
-    net(nd.ones((1, 5), ctx=cpu(1)))
-    assert len(calls) == 3
-    with pytest.raises(MXNetError):
-        net(nd.ones((4, 6)))
 
 
 def test_a_shape_that_nobody_infers():
@@ -283,24 +230,6 @@ def test_a_shape_that_nobody_infers():
     net.initialize()
     with pytest.raises(ValueError, match=r"cannot be inferred. Fails: needs data of 7 axes"):
         net(nd.ones((1, 2)))
-
-
-def test_force_reinit_and_cast():
-    net = mlp(3, 2)
-    net.initialize("ones")
-    x = nd.ones((1, 2))
-    assert net(x).asnumpy().tolist() == [[6, 6]]
-    net.initialize(init.Constant(2), force_reinit=True)
-    assert net(x).asnumpy().tolist() == [[24, 24]]
-    net.cast("float16")
-    assert net(x.astype("float16")).dtype == np.float16
-    with autograd.record():
-        y = net(x.astype("float16"))
-    y.backward()
-    assert net[0].weight.grad().dtype == np.float16
-    assert net[0].weight.grad().asnumpy().tolist() == [[4, 4]] * 3
-    net.zero_grad()
-    assert net[0].weight.grad().asnumpy().sum() == 0
 
 
 # ---- hybridize
@@ -344,32 +273,6 @@ def saved(tmp_path):
     path = tmp_path / "net.params"
     net.save_parameters(path)
     return net, path
-
-
-def test_save_and_load_parameters(saved):
-    net, path = saved
-    assert list(nd.load(path)) == ["0.weight", "0.bias", "1.weight", "1.bias"]
-    other = mlp(3, 1)
-    other.load_parameters(path)
-    assert same(net, other) and other[0].weight.list_ctx() == [cpu(0)]
-    other = mlp(3, 1)
-    other.load_parameters(path, ctx=TWO)
-    assert other[0].weight.list_ctx() == TWO
-    x = nd.ones((1, 2), ctx=cpu(1))
-    assert other(x).asscalar() == net(nd.ones((1, 2))).asscalar()
-    other = mlp(3, 1)
-    other.initialize(ctx=cpu(1))
-    other.load_parameters(path)
-    assert other[0].weight.list_ctx() == [cpu(1)]
-    with autograd.record():
-        y = other(x)
-    y.backward()
-    assert other[1].bias.grad().asnumpy().tolist() == [1]
-    with pytest.raises(
-        AssertionError, match=r"on \[cpu\(0\)\] because it was previous initialized"
-    ):
-        other.load_parameters(path, ctx=cpu(0))
-    nn.Flatten().load_parameters(path, ignore_extra=True)
 
 
 def test_errors_of_load_parameters(saved, tmp_path):
@@ -426,23 +329,6 @@ def test_shared_parameters_in_files(tmp_path):
         other = tied()
         other.load_parameters(path)
         assert same(net, other)
-
-
-def test_the_older_names(tmp_path):
-    net = nn.Sequential(prefix="net_")
-    with net.name_scope():
-        net.add(nn.Dense(2, in_units=2))
-    net.initialize()
-    path = tmp_path / "net.params"
-    with pytest.warns(UserWarning, match="save_params is deprecated. Please use save_parameters."):
-        net.save_params(path)
-    assert list(nd.load(path)) == ["dense0_weight", "dense0_bias"]
-    other = nn.Sequential(prefix="other_")
-    with other.name_scope():
-        other.add(nn.Dense(2))
-    with pytest.warns(UserWarning, match="load_params is deprecated. Please use load_parameters."):
-        other.load_params(path)
-    assert same(net, other)
 
 
 def test_save_and_load_of_the_whole_net(tmp_path):

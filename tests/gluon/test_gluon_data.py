@@ -13,7 +13,6 @@ from worlds import until
 
 from d2lmini import context, cpu, engine, nd, random
 from d2lmini.gluon import data as gdata
-from d2lmini.gluon.data import batchify
 from d2lmini.gluon.data.dataloader import default_batchify_fn
 from d2lmini.gluon.data.vision import transforms
 
@@ -71,21 +70,6 @@ def test_array_dataset_joins_what_it_is_given():
         gdata.ArrayDataset()
     with pytest.raises(IndexError):
         data[7]
-
-
-def test_views_of_a_dataset():
-    data = gdata.SimpleDataset(list(range(10)))
-    calls = []
-    squares = data.transform(lambda x: calls.append(x) or x * x)
-    assert not calls and squares[3] == 9 and calls == [3]  # lazily
-    eager = data.transform(lambda x: calls.append(x) or x * x, lazy=False)
-    assert len(calls) == 11 and list(eager) == [x * x for x in range(10)] and len(calls) == 11
-    assert list(data.filter(lambda x: x % 3 == 0)) == [0, 3, 6, 9]
-    assert [list(data.shard(3, i)) for i in range(3)] == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    assert [len(data.shard(4, i)) for i in range(4)] == [3, 3, 2, 2]
-    assert list(data.take(2)) == [0, 1] and len(data.take(None)) == len(data.take(99)) == 10
-    assert list(data.sample(gdata.SequentialSampler(3, 4))) == [4, 5, 6]
-    assert list(data.take(4).filter(lambda x: x > 1).transform(lambda x: -x)) == [-2, -3]
 
 
 def test_wrong_views_are_refused():
@@ -181,19 +165,19 @@ def test_the_short_way_is_taken_where_it_means_the_same_only():
 
     X = np.arange(24, dtype="uint8").reshape(2, 2, 2, 3)
     images = gdata.SimpleDataset(nd.array(X, dtype="uint8"))
-    assert batchify.gather(gdata.ArrayDataset(X), [1, 0]).shape == X.shape
-    assert batchify.gather(Shifted(X), [1, 0]) is None
-    assert batchify.gather([X], [0]) is None
-    assert batchify.gather(images.transform_first(transforms.ToTensor()), [1]).ndim == 4
-    assert batchify.gather(images.transform_first(Louder()), [1]) is None
-    assert batchify.gather(images.transform_first(lambda x: x), [1]) is None
+    assert gdata.dataset.gather(gdata.ArrayDataset(X), [1, 0]).shape == X.shape
+    assert gdata.dataset.gather(Shifted(X), [1, 0]) is None
+    assert gdata.dataset.gather([X], [0]) is None
+    assert gdata.dataset.gather(images.transform_first(transforms.ToTensor()), [1]).ndim == 4
+    assert gdata.dataset.gather(images.transform_first(Louder()), [1]) is None
+    assert gdata.dataset.gather(images.transform_first(lambda x: x), [1]) is None
     watched = transforms.ToTensor()
     watched.register_forward_hook(lambda *_: None)
-    assert batchify.gather(images.transform_first(watched), [1]) is None
+    assert gdata.dataset.gather(images.transform_first(watched), [1]) is None
     flat = gdata.SimpleDataset(nd.zeros((4, 3, 3)))  # elements that ToTensor refuses
-    assert batchify.gather(flat.transform_first(transforms.ToTensor()), [1]) is None
+    assert gdata.dataset.gather(flat.transform_first(transforms.ToTensor()), [1]) is None
     for outside in (-1, 2):
-        assert batchify.gather(images, [0, outside]) is None
+        assert gdata.dataset.gather(images, [0, outside]) is None
     got = numbers(gdata.DataLoader(Shifted(np.arange(4)), 2))
     assert got == [[1, 2], [3, 4]]
 

@@ -34,21 +34,6 @@ def made(name="w_weight", shape=(2, 3), ctx=None, init="ones", **how):
 
 
 @pytest.mark.parametrize("ask", ["data", "grad", "list_data", "list_grad"])
-def test_declared(ask):
-    parameter = Parameter("w", shape=(2, 3))
-    with pytest.raises(RuntimeError, match=r"'w' has not been initialized. Note that") as failed:
-        getattr(parameter, ask)()
-    assert failed.type is RuntimeError
-    with pytest.raises(RuntimeError, match=r"'w' has not been initialized$"):
-        parameter.list_ctx()
-    with pytest.raises(ValueError, match="Cannot reset context for Parameter 'w'"):
-        parameter.reset_ctx(cpu(1))
-    with pytest.raises(AssertionError, match="'w' has not been initialized"):
-        parameter.set_data(nd.ones((2, 3)))
-    parameter.zero_grad()
-
-
-@pytest.mark.parametrize("ask", ["data", "grad", "list_data", "list_grad"])
 def test_deferred(ask):
     parameter = Parameter("w", shape=(2, 0), allow_deferred_init=True)
     parameter.initialize(ctx=TWO)
@@ -169,66 +154,6 @@ def test_constant():
 
 
 # ---- ParameterDict
-
-
-def test_get():
-    params = ParameterDict("net_")
-    weight = params.get("weight", shape=(2, 0), allow_deferred_init=True)
-    assert weight.name == "net_weight" and params["net_weight"] is weight
-    assert params.get("weight", shape=(0, 5)) is weight and weight.shape == (2, 5)
-    assert params.get("weight", init="ones").init == "ones"
-    assert params.get("weight", dtype="float32", init=None) is weight
-    for attribute, wanted, stored in [
-        ("shape", (3, 5), r"\(2, 5\)"),
-        ("shape", 3, r"\(2, 5\)"),
-        ("dtype", "float16", "<class 'numpy.float32'>"),
-        ("grad_req", "null", "write"),
-        ("lr_mult", 5, "1.0"),
-        ("init", "zeros", "ones"),
-    ]:
-        with pytest.raises(
-            AssertionError,
-            match=f"Cannot retrieve Parameter 'net_weight' .* attribute '{attribute}': "
-            rf"desired '\(?{wanted if attribute != 'shape' else ''}.*' vs stored '{stored}'",
-        ):
-            params.get("weight", **{attribute: wanted})
-    with pytest.raises(TypeError, match="foo"):
-        params.get("other", foo=1)
-    with pytest.raises(KeyError, match="x"):
-        params["x"]
-
-
-def test_dict_protocol_and_repr():
-    assert repr(ParameterDict()) == "(\n\n)"
-    params = ParameterDict("net_")
-    assert repr(params) == "net_ (\n\n)"
-    weight = params.get("weight", shape=(2, 3))
-    constant = params.get_constant("c", [1, 2])
-    assert list(params) == list(params.keys()) == ["net_weight", "net_c"]
-    assert list(params.values()) == [weight, constant]
-    assert dict(params.items()) == {"net_weight": weight, "net_c": constant}
-    assert "net_weight" in params and "weight" not in params and len(params) == 2
-    assert params.prefix == "net_"
-    assert repr(params) == (
-        "net_ (\n  Parameter net_weight (shape=(2, 3), dtype=<class 'numpy.float32'>)\n"
-        "  Constant net_c (shape=(2,), dtype=<class 'numpy.float32'>)\n)"
-    )
-
-
-def test_get_constant():
-    params = ParameterDict("net_")
-    constant = params.get_constant("c", [1, 2])
-    assert constant.name == "net_c"
-    assert params.get_constant("c") is constant
-    assert params.get_constant("c", [1, 2]) is constant
-    assert params.get_constant("c", nd.array([1, 2])) is constant
-    with pytest.raises(AssertionError, match="'net_c' already exists but its value"):
-        params.get_constant("c", [1, 3])
-    with pytest.raises(KeyError, match=r"No constant named 'net_d'. Please specify value"):
-        params.get_constant("d")
-    params.get("weight", shape=(1,))
-    with pytest.raises(AssertionError, match="'net_weight' already exists but it is not a const"):
-        params.get_constant("weight", [1])
 
 
 def test_update():

@@ -9,7 +9,7 @@ from gluon_rows.rnn import ROWS
 from gluon_rows.runner import check_gradients
 
 import d2lmini
-from d2lmini import autograd, engine, gluon, nd
+from d2lmini import autograd, engine, nd
 from d2lmini.base import MXNetError
 from d2lmini.gluon import rnn
 
@@ -264,24 +264,6 @@ def test_a_cell_that_overrides_unroll_is_unrolled_its_own_way(wrap):
     assert Watched.asked == [T]
     for ours, plain in zip(*results, strict=True):
         close(ours, plain)
-
-
-@pytest.mark.parametrize(
-    ("activation", "formula"),
-    [
-        ("softrelu", lambda x: np.log1p(np.exp(x))),
-        (gluon.nn.LeakyReLU(0.5), lambda x: np.where(x > 0, x, x / 2)),
-        (nd.square, np.square),
-    ],
-)
-def test_other_activations(activation, formula):
-    cell = rnn.RNNCell(H, activation, input_size=C)
-    ready(cell)
-    x = draw(N, C)
-    y, _ = cell(x, cell.begin_state(N))
-    weight, bias = (cell.i2h_weight.data().asnumpy(), cell.i2h_bias.data().asnumpy())
-    recurrent = cell.h2h_bias.data().asnumpy()
-    close(y, nd.array(formula(x.asnumpy() @ weight.T + bias + recurrent)))
 
 
 def test_a_stack_is_a_sequence_of_its_cells():

@@ -17,33 +17,6 @@ TWO = [cpu(0), cpu(1)]
 # ---- split_data, split_and_load
 
 
-@pytest.mark.parametrize(
-    ("shape", "n", "axis", "sizes"),
-    [
-        ((4, 2), 2, 0, [2, 2]),
-        ((5, 2), 2, 0, [3, 2]),
-        ((8, 2), 3, 0, [3, 3, 2]),
-        ((2, 7), 3, 1, [3, 2, 2]),
-        ((2, 7), 3, -1, [3, 2, 2]),
-        ((5, 2), 6, 0, [1, 1, 1, 1, 1, 0]),
-        ((3, 2), 1, 0, [3]),
-    ],
-)
-def test_split_data(shape, n, axis, sizes):
-    x = nd.arange(np.prod(shape)).reshape(shape)
-    parts = utils.split_data(x, n, axis, even_split=False)
-    assert [part.shape[axis] for part in parts] == sizes
-    together = np.concatenate([part.asnumpy() for part in parts], axis)
-    assert together.tolist() == x.asnumpy().tolist()
-    if shape[axis] % n == 0:
-        assert len(utils.split_data(x, n, axis)) == n
-    else:
-        with pytest.raises(
-            ValueError, match=rf"shape \({shape[0]}, {shape[1]}\) cannot be evenly split into {n} "
-        ):
-            utils.split_data(x, n, axis)
-
-
 class Pushed(instrument.Instrument):
     """The names of what is pushed meanwhile."""
 

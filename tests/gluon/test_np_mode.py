@@ -3,7 +3,6 @@ of the class `np.ndarray`: training, optimizers, initializers, metrics, data, fi
 
 from __future__ import annotations
 
-import pickle
 import threading
 
 import numpy as onp
@@ -103,30 +102,6 @@ def test_functions_and_marked_variables():
 
 
 # -- parameters ------------------------------------------------------------------------------------
-
-
-def test_files_and_pickles(np_mode, tmp_path):
-    def make():
-        net = nn.HybridSequential()
-        net.add(nn.Dense(4, activation="relu"), nn.BatchNorm(), nn.Dense(2))
-        return net
-
-    x = np.random.normal(size=(3, 5))
-    net = make()
-    net.initialize()
-    expected = net(x).asnumpy()
-    net.save_parameters(str(tmp_path / "p"))
-    loaded = make()
-    loaded.load_parameters(str(tmp_path / "p"))
-    for other in (loaded, pickle.loads(pickle.dumps(net))):
-        assert type(other[0].weight.data()) is np.ndarray
-        assert (other(x).asnumpy() == expected).all()
-    for saved in (np.ones(2), [np.ones(2), np.array(3)], {"a": np.ones((0, 2))}):
-        npx.save(str(tmp_path / "a"), saved)
-        found = npx.load(str(tmp_path / "a"))
-        for a, b in zip(*(list(x.values()) if isinstance(x, dict) else list(x) for x in (
-            found, saved if isinstance(saved, (list, dict)) else [saved]))):  # fmt: skip
-            assert type(a) is np.ndarray and a.shape == b.shape and a.tolist() == b.tolist()
 
 
 def test_use_np_decorates_a_block():

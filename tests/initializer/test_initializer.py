@@ -84,28 +84,6 @@ def test_dumps_and_create_go_round(made):
     assert made != init.Normal(77)
 
 
-def test_register_and_alias():
-    @init.alias("steps", "slope")
-    class Stairs(init.Initializer):
-        def _init_weight(self, name, arr):
-            arr[:] = nd.arange(arr.size).reshape(arr.shape)
-
-    for name in ("Stairs", "steps", "slope"):
-        assert type(init.create(name)) is Stairs
-    assert (filled(init.create("stairs"), (2, 2)) == [[0, 1], [2, 3]]).all()
-    with pytest.raises(TypeError, match="subclasses of Initializer"):
-        init.register(int)
-
-    def other():
-        class Slope(init.Initializer):
-            """Takes a name that another class has."""
-
-        return Slope
-
-    with pytest.warns(UserWarning, match="it takes the name 'slope'"):
-        init.register(other())
-
-
 # -- values ---------------------------------------------------------------------------------------
 
 

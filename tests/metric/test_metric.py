@@ -209,17 +209,6 @@ def test_update_does_not_wait(made):
         assert waits.count > 0
 
 
-def test_what_is_pending_is_settled_now_and_then():
-    made = metric.Accuracy()
-    label, pred = nd.array([1, 0]), nd.array([1, 1])
-    for _ in range(2000):
-        made.update(label, pred)
-        assert len(made._pending) < 1000
-    assert made.get() == ("accuracy", 0.5)
-    assert made.num_inst == 4000
-    assert made.sum_metric == 2000.0
-
-
 # -- every metric in the real MXNet ----------------------------------------------------------------
 
 #: A metric, and the kinds of random batches that it sees.

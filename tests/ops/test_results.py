@@ -15,7 +15,7 @@ from rows import by
 
 from d2lmini import engine, gpu, nd, sym, virtual_gpus
 from d2lmini.device.storage import SMALL
-from d2lmini.gluon.data.batchify import gather
+from d2lmini.gluon.data.dataset import gather
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ndarray.exchange import from_array
 from d2lmini.ops.core import Op

@@ -304,23 +304,6 @@ def test_optimizers_are_found_by_name():
         optimizer.create("sgd", param_idx2name=3)
 
 
-def test_registering_over_a_known_name_warns():
-    class SGD(Optimizer):
-        pass
-
-    with pytest.warns(UserWarning, match="overriding"):
-        optimizer.register(SGD)
-    assert type(optimizer.create("sgd")) is SGD
-    with pytest.warns(UserWarning, match="overriding"):
-        optimizer.register(optimizer.SGD)
-    with pytest.raises(NotImplementedError, match="update"):
-        SGD().update(0, nd.ones((1,)), nd.ones((1,)), None)
-    with pytest.raises(NotImplementedError, match=r"Fused has no step\(index, lr, wd\)"):
-        optimizer.Fused().update(0, nd.ones((1,)), nd.ones((1,)), None)
-    with pytest.raises(TypeError, match="only subclasses of Optimizer can be registered, got 3"):
-        optimizer.register(3)
-
-
 def test_variables_of_a_symbol_say_their_multipliers():
     y = sym.var("a_weight", lr_mult=0.5) + sym.var("b_weight", wd_mult=3)
     sgd = optimizer.create(
@@ -330,67 +313,7 @@ def test_variables_of_a_symbol_say_their_multipliers():
     assert sgd._get_wds([0, 1]) == pytest.approx([0.1, 0.3])
 
 
-def test_multipliers_by_index_name_and_parameter():
-    class Parameter:
-        lr_mult, wd_mult = 3.0, 0.5
-
-    names = {0: "a_weight", 1: "a_bias", 2: "b_gamma", 3: "b_beta"}
-    sgd = optimizer.create("sgd", learning_rate=1.0, wd=0.1, param_idx2name=names)
-    assert [sgd._get_wd(i) for i in range(4)] == [0.1, 0, 0.1, 0]
-    sgd.set_wd_mult({"a_bias": 2.0, 0: 0.5})
-    sgd.set_lr_mult({"a_bias": 0.25, 2: 4.0})
-    assert sgd._get_wds(range(4)) == pytest.approx([0.05, 0.2, 0.1, 0])
-    assert sgd._get_lrs(range(4)) == [1, 0.25, 4, 1]
-    sgd.param_dict = {1: Parameter}
-    assert (sgd._get_lr(1), sgd._get_wd(1)) == (3.0, 0.05)
-    Parameter.lr_mult = 7.0
-    assert sgd._get_lr(1) == 7
-
-
-def test_updates_are_counted_by_index_and_device():
-    adam = optimizer.create("adam", begin_num_update=10)
-    weight = nd.ones((1,))
-    for device in (0, 1):
-        adam._set_current_context(device)
-        for _ in range(2):
-            adam.update(5, weight, weight, adam.create_state(5, weight))
-    assert adam.num_update == 12
-    assert adam._all_index_update_counts == {0: {5: 12}, 1: {5: 12}}
-    adam.update([5, 6], [weight, weight], [weight, weight], [adam.create_state(0, weight)] * 2)
-    assert adam._index_update_count == {5: 13, 6: 11} and adam.num_update == 13
-
-
 # -- optimizers of users -------------------------------------------------------------------------
-
-
-def test_an_optimizer_written_in_nd_ops():
-    class Momentum(Optimizer):
-        """As MXNet's users write them."""
-
-        def create_state(self, index, weight):
-            return nd.zeros(weight.shape, weight.context, dtype=weight.dtype)
-
-        def update(self, index, weight, grad, state):
-            assert isinstance(weight, nd.NDArray)
-            self._update_count(index)
-            lr, wd = self._get_lr(index), self._get_wd(index)
-            grad = grad * self.rescale_grad
-            if self.clip_gradient is not None:
-                grad = nd.clip(grad, -self.clip_gradient, self.clip_gradient)
-            state[:] = 0.9 * state - lr * (grad + wd * weight)
-            weight[:] += state
-
-    options = {"learning_rate": 0.1, "wd": 0.1, "rescale_grad": 0.5, "clip_gradient": 0.2}
-    theirs, ours = (
-        optimizer.get_updater(o) for o in (Momentum(**options), optimizer.SGD(0.9, **options))
-    )
-    a, b = ([nd.array(draw(s)) for s in SHAPES] for _ in range(2))
-    for t in range(4):
-        grads = [nd.array(draw(s, t)) for s in SHAPES]
-        theirs([0, 1, 2], grads, a)
-        ours([0, 1, 2], grads, b)
-    for x, y in zip(a, b, strict=True):
-        np.testing.assert_allclose(x.asnumpy(), y.asnumpy(), rtol=1e-5, atol=1e-7)
 
 
 def test_a_subclass_that_overrides_update_gets_one_weight_at_a_time():

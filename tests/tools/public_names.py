@@ -51,7 +51,7 @@ SPACES = {
     "KVStore": "kvstore",
     "Gluon": "gluon gluon.utils gluon.loss",
     "Gluon: layers": "gluon.nn gluon.rnn",
-    "Gluon: data": """gluon.data gluon.data.batchify gluon.data.vision
+    "Gluon: data": """gluon.data gluon.data.vision
         gluon.data.vision.transforms""",
     "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
         profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff

@@ -1,8 +1,7 @@
 """Data sets, loaders and transforms. In reading order:
 
     sampler     the order of elements, and their batches
-    batchify    from elements to a batch
-    dataset     elements by index, and views of datasets
+    dataset     elements by index, views of datasets, and from elements to a batch
     dataloader  batches in order, prefetched
     vision      images: MNIST and others, transforms
 

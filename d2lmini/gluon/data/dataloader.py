@@ -40,7 +40,7 @@ from typing import Any
 
 from d2lmini.context import cpu_pinned
 from d2lmini.engine.signals import held
-from d2lmini.gluon.data.batchify import default_batchify_fn, default_mp_batchify_fn, gather
+from d2lmini.gluon.data.dataset import default_batchify_fn, default_mp_batchify_fn, gather
 from d2lmini.gluon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, state_of
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state

@@ -1,10 +1,10 @@
 """Layers and containers of layers. In reading order:
 
     sequential      Sequential, HybridSequential: one layer after the other
-    basic           Dense, Dropout, Embedding, Flatten, ReflectionPad2D, Lambda
-        activations     relu and related functions
+    basic           Dense, Dropout, Embedding, Flatten, ReflectionPad2D, Lambda;
+                    relu and related functions
     conv            convolutions and transposed convolutions
-        pool            maximum or mean of windows and of whole images
+    pool            maximum or mean of windows and of whole images
     norm            BatchNorm, LayerNorm, InstanceNorm, GroupNorm
 
 >>> from d2lmini import nd
@@ -22,10 +22,8 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.nn.sequential import HybridSequential, Sequential
 from d2lmini.gluon.symbol_block import SymbolBlock
 from d2lmini.gluon.nn.basic import (
-    Dense, Dropout, Embedding, Flatten, HybridLambda, Lambda, ReflectionPad2D,
-)  # fmt: skip
-from d2lmini.gluon.nn.activations import (
-    ELU, GELU, SELU, Activation, LeakyReLU, PReLU, Swish,
+    ELU, GELU, SELU, Activation, Dense, Dropout, Embedding, Flatten, HybridLambda, Lambda,
+    LeakyReLU, PReLU, ReflectionPad2D, Swish,
 )  # fmt: skip
 from d2lmini.gluon.nn.conv import (
     Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose,

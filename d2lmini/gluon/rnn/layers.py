@@ -75,7 +75,8 @@ class RecurrentLayer(Layer):
             f"Invalid layout {self.layout}; must be one of ['TNC' or 'NTC']"
         )
         self._dir = 2 if self.bidirectional else 1
-        rows = self.n_gates * self.hidden_size
+        self._gates = self.n_gates
+        rows = self._gates * self.hidden_size
         for k, direction, kind in self._names():
             name, init = f"{direction}{k}_{kind}", getattr(self, f"{kind}_initializer")
             how = {"init": init, "allow_deferred_init": True, "dtype": self.dtype}

@@ -25,7 +25,7 @@ import numpy as np
 from d2lmini.base import missing_attribute
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.data.batchify import same_as_one_by_one
+from d2lmini.gluon.data.dataset import same_as_one_by_one
 from d2lmini.gluon.data.vision import image_ops as ops
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 from d2lmini.gluon.nn.basic import Lambda
