@@ -169,7 +169,6 @@ HIDDEN = {
         "nd.array([x.mean(), y.mean()])",
     ],
     "shared by DLPack": ["np.from_dlpack(x)", "np.from_dlpack(y)"],
-    "a mask": ["nd.contrib.boolean_mask(x, y[:, 0] > 2)", "nd.contrib.boolean_mask(y, labels)"],
     "read in a function of ours": [
         "(score.update([labels], [x]), score.get())",
         "gluon.utils.clip_global_norm([x * 1], 1.0)",

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import d2lmini
-from d2lmini import Benchmark, MXNetError, cpu, engine, instrument, nd, storage
+from d2lmini import Benchmark, MXNetError, cpu, engine, nd, storage
+from d2lmini.base import instrument
 from d2lmini.ops.core import registry
 
 

@@ -17,13 +17,11 @@ class FunctionNode(Node):
 
     saved    the values that `save_for_backward` kept in this call
     cells    of each array among these its cell (`Chunk`), else None
-    origins  for each, where it stands on the tape: the number of the output that it is, or the
-             entry of an input; None for anything else
     """
 
-    __slots__ = ("cells", "function", "is_np", "n_inputs", "name", "origins", "saved")
+    __slots__ = ("cells", "function", "is_np", "n_inputs", "name", "saved")
 
-    def __init__(self, function: Function, inputs: tuple, results: list[Any], outs: list[Any]):
+    def __init__(self, function: Function, inputs: tuple, outs: list[Any]):
         parents = tuple(tape.history(x) for x in inputs)
         super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
         self.name = type(function).__name__
@@ -32,19 +30,20 @@ class FunctionNode(Node):
         self.n_inputs = len(inputs)
         self.saved: tuple[Any, ...] = function._saved
         self.cells = [cell_of(x) if isinstance(x, Value) else None for x in self.saved]
-        self.origins = [_origin(x, inputs, results) for x in self.saved]
 
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
     ) -> Sequence[Any]:
-        gs = [
-            tape.zeros(spec, self.ctx) if g is None else g
-            for g, spec in zip(gs, self.outputs, strict=True)
-        ]
+        if graph:
+            raise MXNetError(
+                f"{self.name}: create_graph=True goes through no autograd.Function, as in MXNet; "
+                "write it in ops, whose gradients are recorded"
+            )
+        gs = [tape.zeros(s, self.ctx) if g is None else g for g, s in zip(gs, self.outputs)]
         if self.is_np:
             gs = [g.as_np_ndarray() for g in gs]
         assert self.function is not None
-        self.function._saved = self._values(graph)
+        self.function._saved = self._values()
         grads = callsite.forgotten(self.function.backward, *gs)
         self.function._saved = ()
         if grads is None:
@@ -70,36 +69,20 @@ class FunctionNode(Node):
                         f"it, {spec}, got {got}"
                     )
 
-    def _values(self, graph: bool) -> tuple[Any, ...]:
-        """The saved values; with their history if `graph`, for a backward that is recorded
-        itself."""
-        values = []
-        for i, (x, cell, origin) in enumerate(zip(self.saved, self.cells, self.origins)):
-            if cell is not None:
-                x = value_of(self, x, cell)
-            if graph and cell is not None and origin is None:
-                raise MXNetError(
-                    f"{self.name}: create_graph=True needs the history of everything saved, and "
-                    f"value {i} of save_for_backward is neither an input nor an output; save "
-                    "those, and compute the rest anew in backward"
-                )
-            entry = (self, origin) if type(origin) is int else origin or None
-            values.append(x._alias(entry) if graph and cell is not None else x)
-        return tuple(values)
+    def _values(self) -> tuple[Any, ...]:
+        """The saved values, as they were when they were saved."""
+        return tuple(
+            [
+                x if cell is None else value_of(self, x, cell)._alias(None)
+                for x, cell in zip(self.saved, self.cells)
+            ]
+        )
 
     def release(self) -> None:
         self.parents = None
         self.function = None
         self.saved = ()
         self.cells = []
-
-
-def _origin(x: Any, inputs: tuple, results: list[Any]) -> Any:
-    """See `FunctionNode.origins`; an input without history gives (), which is no entry."""
-    for i, y in enumerate(results):
-        if x is y and not any(x is z for z in inputs):
-            return i
-    return next((tape.history(z) or () for z in inputs if x is z), None)
 
 
 class Function:
@@ -124,8 +107,7 @@ class Function:
 
     forward takes and returns NDArrays (one, or a tuple); it is not recorded. backward takes a
     gradient for each output and returns one for each input, None where there is none. Both run on
-    the calling thread. With create_graph, backward is recorded; the second derivative is right if
-    backward uses only values from `saved_tensors`. (MXNet refuses create_graph here.)
+    the calling thread. As in MXNet, create_graph is refused here.
     """
 
     _saved: tuple[Any, ...] = ()
@@ -159,7 +141,7 @@ class Function:
         if modes.recording and any(tape.history(x) for x in inputs):
             outs = [y._alias(None) for y in results]  # a result may be an input or a saved value
             if modes.unsaved is None:
-                node = FunctionNode(self, inputs, results, outs)
+                node = FunctionNode(self, inputs, outs)
                 for i, y in enumerate(outs):
                     y._node = (node, i)
             else:

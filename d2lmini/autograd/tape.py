@@ -68,11 +68,6 @@ class Node:
         self.order = next(_order)
         self.site = callsite.find()
 
-    @property
-    def released(self) -> bool:
-        """True if a backward without `retain_graph` has used this node up."""
-        return self.parents is None
-
     def gradients(
         self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
     ) -> Sequence[Any]:

@@ -33,8 +33,7 @@ LEFT_OUT = {
         IntervalSampler""",
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
-        row_sparse_data list_row_sparse_data
-        dgl_* group_adagrad_update""",
+        dgl_* group_adagrad_update *.sparse.zeros *.sparse.empty *.sparse.array""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
         preloaded_multi_* multi_lars mp_lamb_update_phase*
@@ -59,6 +58,11 @@ LEFT_OUT = {
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",
     "a Python loop or if does the same": "foreach while_loop cond",
     "np.histogram(x.asnumpy()) does the same": "histogram",
+    "nd.from_dlpack(array) and np.from_dlpack(x) share memory without a capsule": "to_dlpack_for_*",
+    "nd.take(x, nd.array(np.flatnonzero(mask.asnumpy()))) does the same": "*boolean_mask",
+    "sym.list_arguments and sym.get_internals tell what is in it": "Symbol.debug_str",
+    "Executor.backward computes gradients, as autograd does of arrays": "Symbol.gradient",
+    "pull gives whole values": "row_sparse_pull",
     "x[:] = 0 for each array does the same": "reset_arrays",
     "x[begin:end] = value does the same": "slice_assign slice_assign_scalar",
     "nn.BatchNorm on each device normalizes its own part of the batch": "SyncBatchNorm",
@@ -99,6 +103,7 @@ LEFT_OUT = {
     "transforms.Compose and Dataset.transform_first take any function of an image":
         "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
     "a call of the net infers the dtypes": "infer_type",
+    "viz.print_summary(net(sym.var('data')), shape={'data': shape}) does the same": "*.summary",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",
     "NumPy has it under another name: compute with x.asnumpy()":
         "np.alltrue np.in1d np.msort np.product np.row_stack np.sometrue np.trapz",
@@ -110,7 +115,9 @@ LEFT_OUT = {
         np.random.logistic np.random.lognormal np.random.multivariate_normal np.random.pareto
         np.random.power np.random.rayleigh np.random.weibull""",
     "np.random.uniform and np.random.normal do the same with a size": "npx.random.*_n",
-    "np.random.uniform(size=size) < prob does the same": "bernoulli",
+    "numpy.random draws such places, as does nd.random.shuffle: x[places]":
+        "np.random.choice np.random.permutation",
+    "(np.random.uniform(size=size) < prob) does the same": "bernoulli",
     "np.stack(np.nonzero(x), axis=1) does the same": "npx.nonzero",
     "nd has it, for x.as_nd_ndarray()": """
         npx.cast npx.erfinv npx.gamma npx.gammaln npx.gather_nd npx.reshape npx.shape_array""",

@@ -139,12 +139,11 @@ class CudaDevice(Device):
         return view.__dlpack__(**{**options, "stream": -1})
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
-        if hasattr(source, "__dlpack__"):
-            # Call __dlpack__ on this thread, on whose current stream the other library has pending
-            # work; the library lets our stream wait for that work.
-            stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
-            with capture_lock:
-                source = source.__dlpack__(stream=stream)
+        # Call __dlpack__ on this thread, on whose current stream the other library has pending
+        # work; the library lets our stream wait for that work.
+        stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
+        with capture_lock:
+            source = source.__dlpack__(stream=stream)
         return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 
     def dlpack_device(self) -> tuple[int, int]:

@@ -96,8 +96,8 @@ def may_wait(call: Any) -> bool:
 
 #: Ops that wait for the GPU: a sort does, and what finds out where indices are equal.
 WAITS = frozenset(
-    "sort argsort topk _first _shuffle shuffle take _take_grad _getitem_grad "
-    "CTCLoss _contrib_boolean_mask".split()
+    "sort argsort topk _first _shuffle shuffle take _take_grad _getitem_grad _backward_gather_nd "
+    "CTCLoss".split()
 )
 #: Why a call that waits has no launches.
 WAITING = "it waits for the GPU"

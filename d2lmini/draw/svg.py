@@ -168,12 +168,6 @@ def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
     return f"<g><title>{escape(box.title)}</title>{drawn}</g>" if box.title else drawn
 
 
-def draw_legend(x: float, y: float, look: Look, rounded: bool = False) -> str:
-    """A legend entry: a small box of this look, and its meaning."""
-    frame = draw_frame(x + 8, y, 16, 10, look.fill, INK, 5 if rounded else 2, 1, look.dashes)
-    return frame + draw_text(x + 22, y + 9, look.means, 9)
-
-
 # -- shapes ----------------------------------------------------------------------------------------
 
 

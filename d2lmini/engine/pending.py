@@ -32,7 +32,8 @@ def describe(task: Task, more: str = "") -> str:
 def explain(var: Var) -> str:
     """The tasks that hold or wait for `var`, one on each line."""
     with core.lock:
-        writer, readers, queue = var.writer, list(var.readers), list(var.queue)
+        writer, queue = var.writer, list(var.queue)
+        readers = sorted(var.readers, key=lambda task: task.seq)
     lines = [f"writing: {_describe_wait(writer)}"] if writer else []
     lines += [f"reading: {_describe_wait(task)}" for task in readers]
     lines += [f"waits to {'write' if w else 'read'}: {_describe_wait(t)}" for t, w in queue]

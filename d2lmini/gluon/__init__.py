@@ -1,8 +1,7 @@
 """Gluon: networks built of Blocks, trained by a Trainer. In reading order:
 
 parameter        Parameter: a learnt array, with a copy on each device
-constant         Constant: a parameter that is not learnt
-parameter_dict   ParameterDict: parameters by name
+parameter_dict   ParameterDict: parameters by name; Constant: a parameter that is not learnt
 naming           the names of Blocks
 block            Block: parameters and children, calls, files
 hybrid_block     HybridBlock: a Block that can be compiled
@@ -30,10 +29,9 @@ from typing import TYPE_CHECKING, Any
 from d2lmini.base import missing_attribute
 from d2lmini.gluon import block, hybrid_block, parameter
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.constant import Constant
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
-from d2lmini.gluon.parameter_dict import ParameterDict
+from d2lmini.gluon.parameter_dict import Constant, ParameterDict
 from d2lmini.gluon.symbol_block import SymbolBlock
 
 if TYPE_CHECKING:

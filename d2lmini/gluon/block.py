@@ -35,15 +35,15 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini import ndarray as nd
+from d2lmini.base import LeftOut
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon import structure
-from d2lmini.gluon.flatten_args import flatten as _flatten
-from d2lmini.gluon.flatten_args import regroup as _regroup
+from d2lmini.gluon.graphs import flatten as _flatten
+from d2lmini.gluon.graphs import regroup as _regroup
 from d2lmini.gluon.naming import _BlockScope
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
-from d2lmini.gluon.summary import print_summary
 from d2lmini.gluon.utils import HookHandle
 
 #: The modules whose methods walk over a whole net.
@@ -62,7 +62,6 @@ class Block:
 
     # Defaults for an object whose __init__ has not run (yet).
     _parent: Any = None  # (weak reference to the parent Block, name in the parent)
-    _in_summary = True  # True if the summary has a row for this Block
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None):
         self._empty_prefix = prefix == ""
@@ -347,9 +346,7 @@ class Block:
         """Set all gradients to zeros, as `collect_params().zero_grad()` does."""
         self.collect_params().zero_grad()
 
-    def summary(self, *inputs: Any) -> None:
-        """Call the Block on `inputs` and print each layer's output shape and parameter count."""
-        print_summary(self, inputs)
+    summary = LeftOut()
 
     # -- files -------------------------------------------------------------------------------------
 

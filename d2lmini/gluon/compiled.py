@@ -29,7 +29,7 @@ from typing import Any
 
 from d2lmini.base import callsite, loaders
 from d2lmini.context import Context
-from d2lmini.gluon.flatten_args import flatten, regroup
+from d2lmini.gluon.graphs import flatten, regroup
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled, ProgramCache
 from d2lmini.graph.ir import Node

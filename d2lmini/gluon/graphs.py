@@ -1,4 +1,4 @@
-"""The graph of a whole net: inferred shapes of parameters, and exported files.
+"""The graph of a whole net: its arguments as a list, inferred shapes of parameters, exported files.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -13,21 +13,61 @@
 >>> net.infer_shape(nd.ones((2, 5)))
 >>> net.layer.weight.shape, net.factor.shape
 ((3, 5), (2, 3))
+
+A net's arguments may be nested lists. A graph takes one list; the form describes the nesting: 0 is
+a single value, -1 is None, a number n > 0 is a value that has n outputs (a Symbol), and a list is a
+list or tuple.
+
+>>> flat, form = flatten([1, (2, None)])
+>>> flat, form
+([1, 2, None], [0, [0, -1]])
+>>> regroup([x and 10 * x for x in flat], form)[0]
+[10, [20, None]]
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini import symbol
 from d2lmini.device import files
-from d2lmini.gluon.flatten_args import flatten, regroup
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.ir import topological
 from d2lmini.graph.symbolic_trace import input_names, outside, plain
 from d2lmini.ops.rnn import rnn_layer
 from d2lmini.symbol import Symbol
+
+
+def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
+    """All values in order, and the form for `regroup`. (MXNet uses `what`, the kind of values, in
+    messages.)"""
+    if args is None:
+        return [None], -1
+    if not isinstance(args, (list, tuple)):
+        outputs = len(args._entries) if isinstance(args, Symbol) else 1
+        return [args], outputs if outputs > 1 else 0
+    flat: list[Any] = []
+    form = []
+    for arg in args:
+        values, part = flatten(arg)
+        flat += values
+        form.append(part)
+    return flat, form
+
+
+def regroup(flat: Sequence[Any], form: Any) -> tuple[Any, Sequence[Any]]:
+    """The values of `flat`, nested by `form`, and the unused rest of `flat`."""
+    if isinstance(form, int):
+        if form > 0:
+            return list(flat[:form]), flat[form:]
+        return flat[0], flat[1:]
+    groups = []
+    for part in form:
+        group, flat = regroup(flat, part)
+        groups.append(group)
+    return groups, flat
 
 
 def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:

@@ -30,7 +30,7 @@ compiled graph (`compiled.py`). After `mxnet.gluon.HybridBlock`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
@@ -38,8 +38,7 @@ from d2lmini.base import LeftOut, MXNetError
 from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
-from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.graphs import complete_shapes, export
+from d2lmini.gluon.graphs import complete_shapes, export, flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
@@ -182,7 +181,8 @@ class HybridBlock(Block):
                     "self.<parameter>.shape from the shapes of the inputs"
                 )
 
-    infer_type = optimize_for = LeftOut()
+    infer_type = LeftOut()
+    optimize_for = LeftOut()
 
     # -- compiling ---------------------------------------------------------------------------------
 
@@ -198,8 +198,7 @@ class HybridBlock(Block):
 
         With backward_do_mirror (None: if MXNET_BACKWARD_DO_MIRROR=1 is in the environment) forward
         keeps the fewest bytes for backward from which backward can compute what it reads by cheap
-        ops; results are equal to the bit (`graph/backward.py`). Ops made under
-        `AttrScope(force_mirroring="True")` are computed again without this flag.
+        ops; results are equal to the bit (`graph/backward.py`).
 
         The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
         flags.
@@ -301,7 +300,7 @@ class Layer(Declared, HybridBlock):
     Parameter scale_factor (shape=(3,), dtype=<class 'numpy.float32'>)
     """
 
-    _passes_on = ("kwargs",)
+    _passes_on: ClassVar[tuple[str, ...]] = ("kwargs",)
 
     def __init__(self, *args: Any, **kwargs: Any):
         _, more = self._take(args, kwargs)

@@ -454,7 +454,8 @@ class Parameter:
         """The variable that represents the parameter in graphs; see `variables.py`."""
         return variable_of(self)
 
-    row_sparse_data = list_row_sparse_data = LeftOut()
+    row_sparse_data = LeftOut()
+    list_row_sparse_data = LeftOut()
 
 
 def _contexts(ctx: Context | list[Context] | None) -> list[Context]:

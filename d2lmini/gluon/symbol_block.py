@@ -27,8 +27,7 @@ from typing import Any
 
 from d2lmini import symbol
 from d2lmini.context import Context
-from d2lmini.gluon.flatten_args import flatten, regroup
-from d2lmini.gluon.graphs import complete
+from d2lmini.gluon.graphs import complete, flatten, regroup
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict

@@ -290,23 +290,14 @@ def _widens(node: Node) -> bool:
 MIRRORED = "mirrored"
 
 
-def mirror(
-    outputs: Sequence[Entry], grads: Sequence[Entry], everything: bool = True
-) -> list[Entry]:
-    """The gradients, computed from as few bytes of the forward graph as cheap ops allow.
-
-    Nodes with the label force_mirroring="True" (`AttrScope`) are computed again whatever their op;
-    without `everything` only these are. An op that changes variables, other than BatchNorm, never
-    is.
-    """
+def mirror(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
+    """The gradients, computed from as few bytes of the forward graph as cheap ops allow. An op that
+    changes variables, other than BatchNorm, is never computed again."""
     forward = topological(outputs)
     before = set(forward)
-    forced = {node for node in forward if node.labels.get("force_mirroring") in ("True", "1")}
-    if not everything and not forced:
-        return list(grads)
     needed = residuals(outputs, grads)
-    again = _repeatable(forward, forced, everything)
-    kept = _fewest_bytes(forward, needed, set(outputs), again, forced & again)
+    again = _repeatable(forward)
+    kept = _fewest_bytes(forward, needed, set(outputs), again)
 
     def rule(node: Node, inputs: Inputs) -> Replacement | None:
         if node not in before:
@@ -337,16 +328,14 @@ def _repeat(node: Node, inputs: Inputs) -> Node:
     )  # fmt: skip
 
 
-def _repeatable(forward: Sequence[Node], forced: set[Node], everything: bool) -> set[Node]:
+def _repeatable(forward: Sequence[Node]) -> set[Node]:
     """The nodes of the forward graph that backward may compute again."""
     changed = mutated_by(forward)
     found: set[Node] = set()
     for node in forward:
         op = node.op
-        if op is None or not (everything or node in forced):
-            continue
         # A fixed number of FLOPs an element: no product, no reduction.
-        if callable(op.flops) and node not in forced:
+        if op is None or callable(op.flops):
             continue
         if node.mutated:
             if op.name == "BatchNorm":
@@ -357,9 +346,8 @@ def _repeatable(forward: Sequence[Node], forced: set[Node], everything: bool) ->
 
 
 def _fewest_bytes(
-    forward: Sequence[Node], needed: Sequence[Entry], free: set[Entry], again: set[Node],
-    forced: set[Node],
-) -> set[Entry]:  # fmt: skip
+    forward: Sequence[Node], needed: Sequence[Entry], free: set[Entry], again: set[Node]
+) -> set[Entry]:
     """The values to keep: the smallest sum of bytes from which nodes `again` lead to `needed`.
 
     In the network each value is an edge with its bytes as capacity, from "made" to "there". The
@@ -380,12 +368,9 @@ def _fewest_bytes(
             made, there = (entry, "made"), (entry, "there")
             is_free = node.op is None or entry in free
             edges[made, there] = 0.0 if is_free else float(spec_of(entry).nbytes)
-            is_end = entry in ends and node not in forced
-            if node not in again or is_end or _is_moment(entry):
+            if node not in again or entry in ends or _is_moment(entry):
                 edges["source", made] = float("inf")
                 continue
-            if node in forced:
-                edges[made, there] = float("inf")
             for source in sources:
                 edges[(source, "there"), made] = float("inf")
     return {made[0] for made, _ in min_cut(edges, "source", "sink")}

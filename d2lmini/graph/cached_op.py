@@ -111,13 +111,9 @@ class CachedOp:
     is_np_sym = False
 
     def __init__(
-        self,
-        symbol: Symbol,
-        flags: Any = (),
-        name: str = "cached_op",
-        kept: ProgramCache | None = None,
-        trace: SymbolicTrace | None = None,
-    ):
+        self, symbol: Symbol, flags: Any = (), name: str = "cached_op",
+        kept: ProgramCache | None = None, trace: SymbolicTrace | None = None,
+    ):  # fmt: skip
         self.symbol = symbol
         self.name = name
         self.flags = dict(flags)
@@ -289,7 +285,8 @@ class Compiled:
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
             found = recompute(outputs, joint[len(outputs) :])
-            found = mirror(outputs, found, mirrors)
+            if mirrors:
+                found = mirror(outputs, found)
             needed = residuals(outputs, found)
             self.kept_variables, self.grads = cut_graph(found, needed)
             # What is an output anyway is not kept a second time.

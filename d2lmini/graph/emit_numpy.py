@@ -362,16 +362,10 @@ Room = tuple[Shape, Any]
 
 
 def in_blocks(
-    xp: Any,
-    body: Callable[..., Any],
-    rows: int,
-    rows_in_block: int,
-    cut: Sequence[Any],
-    totals: Sequence[tuple[Any, Any]] = (),
-    whole: Sequence[Any] = (),
-    scratch: Sequence[Room] = (),
-    axis: int = 0,
-) -> None:
+    xp: Any, body: Callable[..., Any], rows: int, rows_in_block: int, cut: Sequence[Any],
+    totals: Sequence[tuple[Any, Any]] = (), whole: Sequence[Any] = (),
+    scratch: Sequence[Room] = (), axis: int = 0,
+) -> None:  # fmt: skip
     """Call `body(*arrays)` for every block of rows of the arrays in `cut`: of `rows_in_block` at
     most, and all of about as many. Rows are the places along `axis`.
 

@@ -73,16 +73,10 @@ class Node:
     )  # fmt: skip
 
     def __init__(
-        self,
-        op: Op | None,
-        name: str,
-        inputs: Inputs = (),
-        attrs: dict[str, Any] | None = None,
-        specs: tuple[Spec, ...] | None = None,
-        labels: Mapping[str, str] = _NOTHING,
-        site: Any = None,
-        given: Mapping[str, str] = _NOTHING,
-    ):
+        self, op: Op | None, name: str, inputs: Inputs = (), attrs: dict[str, Any] | None = None,
+        specs: tuple[Spec, ...] | None = None, labels: Mapping[str, str] = _NOTHING,
+        site: Any = None, given: Mapping[str, str] = _NOTHING,
+    ):  # fmt: skip
         self.op = op
         self.name = name
         self.inputs = inputs
@@ -238,11 +232,9 @@ Rule = Callable[[Node, Inputs], "Replacement | None"]
 
 
 def transform(
-    entries: Sequence[Entry],
-    rule: Rule | None = None,
-    given: Mapping[Entry, Entry] | None = None,
+    entries: Sequence[Entry], rule: Rule | None = None, given: Mapping[Entry, Entry] | None = None,
     order: Sequence[Node] | None = None,
-) -> list[Entry]:
+) -> list[Entry]:  # fmt: skip
     """The graph behind `entries` with every node replaced by `rule(node, inputs)`.
 
     rule    called once with each node, variables included, and its new inputs (the same tuple if

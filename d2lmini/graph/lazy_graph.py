@@ -1,13 +1,12 @@
 """What a lazy scope records: steps that have not been taken, and what they are to read.
 
-A `RecordedCall` is one call of an op. It holds on to what it reads, steps or contents of memory,
-and to nothing that it makes: the recorder knows weakly which memory a step's outputs belong to. So
-a result that nobody can read any more takes its step with it, and dead code is gone before anybody
-looks for it.
+A `Step` is one call of an op, a node of a graph whose variables are `Source`s: contents of memory.
+It holds on to what it reads, and to nothing that it makes: the recorder knows weakly which memory a
+step's outputs belong to. So a result that no array can read any more takes its step with it.
 
-`Subgraph` is a number of steps that are to be taken together, written down so that two of the same
-form are equal: `key` says the ops, their attributes and who reads what, and no arrays. For a key
-one program is compiled; a loop that records the same thing again compiles nothing.
+`Subgraph` is a number of steps that are to be taken together. Its `key` says the ops, their
+attributes and which values they read, and no arrays. For a key one program is compiled; a loop that
+records the same thing again compiles nothing.
 
 `LazyTask` is a subgraph as one task of the engine. It runs as a program. Where that fails, or where
 some of what it reads is missing, the steps are taken one by one instead: each value that can be
@@ -18,19 +17,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.context import Context
+from d2lmini.context import Context, cpu
 from d2lmini.device.devices import device_of
 from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Var
 from d2lmini.engine.failure import Failure
 from d2lmini.graph.call import ProgramTask
-from d2lmini.graph.ir import Draw, Entry, Node, compute, interpret, spec_of
+from d2lmini.graph.ir import (
+    Draw,
+    Entry,
+    Inputs,
+    Node,
+    compute,
+    interpret,
+    spec_of,
+    topological,
+)
 from d2lmini.graph.program import Program
 from d2lmini.ndarray.compute import Operand, array_of
 from d2lmini.ops.core import Op, Spec, registry
@@ -39,23 +47,23 @@ from d2lmini.symbol.naming import NameManager, operator_hint
 _numbers = count()
 
 
-class Source:
-    """The contents of a chunk, as they will be once all that was pushed has run. One that is
-    overwritten has other contents, and another Source."""
+class Source(Node):
+    """A variable: an array in memory, as it will be once all that was pushed has run. When its
+    chunk is overwritten there are other contents, and another Source."""
 
-    __slots__ = ("chunk", "__weakref__")
+    __slots__ = ("operand",)
 
-    def __init__(self, chunk: Chunk):
-        self.chunk = chunk
+    def __init__(self, operand: Operand):
+        super().__init__(None, "", specs=(operand[2],))
+        self.operand = operand
 
 
-class RecordedCall(Node):
-    """One call of an op that was recorded: a node without a name, which is part of no graph yet.
+class Step(Node):
+    """A call of an op that was recorded.
 
-    inputs   what each input reads, as a `Reading`: `Subgraph.graph` makes entries of them
     attrs    attributes, with the random key that was drawn and the mode at the call
     number   counts up as steps are recorded
-    scope    the lazy scope that counts it
+    scope    the lazy scope that recorded it
     results  once it was pushed: where its outputs lie, as far as they are needed; it reads nothing
              then
     """
@@ -64,112 +72,102 @@ class RecordedCall(Node):
 
     op: Op
     specs: tuple[Spec, ...]
-    inputs: tuple[Reading | None, ...]  # type: ignore[assignment]
 
     def __init__(
-        self,
-        op: Op,
-        inputs: tuple[Reading | None, ...],
-        attrs: dict[str, Any],
-        specs: tuple[Spec, ...],
-        ctx: Context,
-        site: Any,
-        scope: Any,
-    ):
+        self, op: Op, inputs: Inputs, attrs: dict[str, Any], specs: tuple[Spec, ...], ctx: Context,
+        site: Any, scope: Any,
+    ):  # fmt: skip
         for name, value in attrs.items():
             if isinstance(value, np.generic):  # in graphs numbers are plain ones
                 attrs = {**attrs, name: value.item()}
-        super().__init__(op, "", inputs, attrs, specs, site=site)  # type: ignore[arg-type]
+        super().__init__(op, "", inputs, attrs, specs, site=site)
         self.ctx = ctx
         self.scope = scope
         self.number = next(_numbers)
         self.results: list[Source | None] | None = None
 
-
-class Reading(NamedTuple):
-    """What is read: a source, or an output of a step; of it `spec`, from element `offset` on, or
-    the whole."""
-
-    origin: Source | RecordedCall
-    output: int
-    offset: int | None
-    spec: Spec
-
     @property
-    def now(self) -> Reading:
-        """The same; from memory, if the step was pushed meanwhile."""
-        origin = self.origin
-        if isinstance(origin, RecordedCall) and origin.results is not None:
-            source = origin.results[self.output]
-            assert source is not None, "a value that is needed was not kept"
-            return Reading(source, 0, self.offset, self.spec)
-        return self
+    def place(self) -> Context:
+        """The device; all contexts of the CPU are one."""
+        return cpu() if self.ctx.is_cpu else self.ctx
+
+    def reads(self, old: set[Chunk], new: set[tuple[Step, int]]) -> bool:
+        """True if it reads what is in one of `old` now, or an output in `new`."""
+        return any(
+            entry[0].operand[0] in old if isinstance(entry[0], Source) else entry in new
+            for entry in map(now, self.sources)
+        )
 
 
-def readings(step: RecordedCall) -> list[Reading]:
-    """What a step reads."""
-    return [reading.now for reading in step.inputs if reading is not None]
+def view(entry: Entry, offset: int | None, spec: Spec, *how: Any) -> Entry:
+    """A value from element `offset` on, in this shape: as steps, which no scope counts."""
+
+    def call(op: str, spec: Spec, **attrs: Any) -> Entry:
+        attrs = {**registry[op].defaults, **attrs}
+        return Step(registry[op], (entry,), attrs, (spec,), *how), 0
+
+    size, begin = spec_of(entry).size, offset or 0
+    if size != spec.size:
+        entry = call("reshape", Spec((size,), spec.dtype), shape=(size,))
+        part = Spec((spec.size,), spec.dtype)
+        entry = call("slice_axis", part, axis=0, begin=begin, end=begin + spec.size)
+    if spec_of(entry).shape != spec.shape:
+        entry = call("reshape", spec, shape=spec.shape)
+    return entry
 
 
-def ancestors(roots: Iterable[RecordedCall]) -> set[RecordedCall]:
-    """The steps that are to be taken for these: those that were not pushed, without end."""
-    found = {step for step in roots if step.results is None}
-    path = list(found)
-    while path:
-        for reading in path.pop().inputs:
-            if reading is not None:
-                step = reading.origin
-                if isinstance(step, RecordedCall) and step.results is None and step not in found:
-                    found.add(step)
-                    path.append(step)
-    return found
+def now(entry: Entry) -> Entry:
+    """The same value; from memory, if its step was pushed meanwhile."""
+    step, i = entry
+    if isinstance(step, Step) and step.results is not None:
+        source = step.results[i]
+        assert source is not None, "a value that is needed was not kept"
+        return source, 0
+    return entry
 
 
-# -- steps written down ----------------------------------------------------------------------------
-
-#: What a row reads: (row, which output) or (-1, number of an operand); offset; spec.
-Ref = tuple[int, int, "int | None", Spec]
+def ancestors(roots: Iterable[Node]) -> set[Step]:
+    """The steps that are to be taken for these: those that were not pushed."""
+    order = topological([(node, 0) for node in roots])
+    return {node for node in order if isinstance(node, Step) and node.results is None}
 
 
 class Subgraph:
-    """Steps to be taken together, inputs before those who use them, and what shall come out.
+    """The steps behind some outputs, which are to be taken together.
 
-    rows      (step, what it reads)
-    operands  memory that they read
-    outputs   (row, which output)
+    rows      each step with what it reads now, inputs before those who use them
+    operands  the memory that they read
     key       equal for what one program can do
-    keys      the random keys in the order in which they were drawn
+    keys      the random keys, as `Draw` counts them
     """
 
     __slots__ = ("key", "keys", "operands", "outputs", "rows")
 
-    def __init__(self, steps: Iterable[RecordedCall], outputs: Sequence[tuple[RecordedCall, int]]):
-        ordered = sorted(steps, key=lambda step: step.number)
-        places = {step: n for n, step in enumerate(ordered)}
-        found: dict[tuple[Chunk, int | None, Spec], int] = {}
-        self.rows: list[tuple[RecordedCall, list[Ref | None]]] = []
+    def __init__(self, outputs: Sequence[tuple[Step, int]]):
+        self.outputs = outputs
+        self.rows: list[tuple[Step, Inputs]] = []
+        places: dict[Node, int] = {}
+        found: dict[Operand, int] = {}
         key: list[Any] = []
-        for step in ordered:
-            refs: list[Ref | None] = []
-            for reading in step.inputs:
-                if reading is None:
-                    refs.append(None)
+        for step in topological(outputs):
+            if not isinstance(step, Step) or step.results is not None:
+                continue
+            inputs = tuple([None if entry is None else now(entry) for entry in step.inputs])
+            for entry in inputs:
+                if entry is None:
                     key.append(None)
-                    continue
-                origin, i, offset, spec = reading.now
-                if isinstance(origin, Source):
-                    i = found.setdefault((origin.chunk, offset, spec), len(found))
-                    refs.append((-1, i, None, spec))
+                elif isinstance(entry[0], Source):
+                    operand = entry[0].operand
+                    key.append((found.setdefault(operand, len(found)), operand[2]))
                 else:
-                    refs.append((places[origin], i, offset, spec))
-                key.append((*refs[-1][:3], id(spec)))  # type: ignore[index]
-            self.rows.append((step, refs))
+                    key.append((places[entry[0]], entry[1]))
+            places[step] = len(self.rows)
+            self.rows.append((step, inputs))
             key.append(step.op)
             key += words_of(step.attrs)
-        self.operands: list[Operand] = list(found)
-        self.outputs = [(places[step], i) for step, i in outputs]
-        self.key = (*key, *self.outputs)
-        self.keys = [step.attrs["rng"] for step in ordered if step.attrs.get("rng")]
+        self.operands = list(found)
+        self.key = (*key, *[(places[step], i) for step, i in outputs])
+        self.keys = [step.attrs["rng"] for step, _ in self.rows if step.attrs.get("rng")]
 
     @property
     def form(self) -> tuple:
@@ -179,30 +177,27 @@ class Subgraph:
     def graph(self, names: NameManager | None) -> tuple[list[Node], list[Entry]]:
         """The same as a typed graph: variables for the operands, and the outputs. Without `names`
         its calls have no names, which only the text of a program shows."""
-        variables = [
-            Node(None, f"x{i}", specs=(spec,)) for i, (_, _, spec) in enumerate(self.operands)
-        ]
-        nodes: list[Node] = []
-        drawn = 0
-        for step, refs in self.rows:
-            inputs: list[Entry | None] = []
-            for ref in refs:
-                if ref is None:
-                    inputs.append(None)
-                elif ref[0] < 0:
-                    inputs.append((variables[ref[1]], 0))
-                else:
-                    n, i, offset, spec = ref
-                    entry = nodes[n], i
-                    whole = spec is self.rows[n][0].specs[i]
-                    inputs.append(entry if whole else _part(entry, offset, spec, names))
+        variables = {
+            operand: Node(None, f"x{i}", specs=(operand[2],))
+            for i, operand in enumerate(self.operands)
+        }
+        nodes: dict[Node, Node] = {}
+        draws = map(Draw, count())
+
+        def renew(entry: Entry | None) -> Entry | None:
+            if entry is None:
+                return None
+            node, i = entry
+            return variables[node.operand] if isinstance(node, Source) else nodes[node], i
+
+        for step, inputs in self.rows:
             attrs = step.attrs
             if attrs.get("rng"):
-                attrs = {**attrs, "rng": Draw(drawn)}
-                drawn += 1
+                attrs = {**attrs, "rng": next(draws)}
             name = names.get(None, operator_hint(step.op.name)) if names else ""
-            nodes.append(Node(step.op, name, tuple(inputs), attrs, step.specs, site=step.site))
-        return variables, [(nodes[n], i) for n, i in self.outputs]
+            given = tuple(map(renew, inputs))
+            nodes[step] = Node(step.op, name, given, attrs, step.specs, site=step.site)
+        return list(variables.values()), [(nodes[step], i) for step, i in self.outputs]
 
 
 def words_of(attrs: dict[str, Any]) -> list[Any]:
@@ -223,26 +218,6 @@ def words_of(attrs: dict[str, Any]) -> list[Any]:
     return words
 
 
-def _part(entry: Entry, offset: int | None, spec: Spec, names: NameManager | None) -> Entry:
-    """A view of a value, as nodes."""
-    whole = spec_of(entry)
-    if whole.size != spec.size:
-        flat = Spec((whole.size,), spec.dtype)
-        entry = _call(names, "reshape", entry, flat, shape=flat.shape)
-        begin = offset or 0
-        whole = Spec((spec.size,), spec.dtype)
-        entry = _call(names, "slice_axis", entry, whole, axis=0, begin=begin, end=begin + spec.size)
-    if whole.shape != spec.shape:
-        entry = _call(names, "reshape", entry, spec, shape=spec.shape)
-    return entry
-
-
-def _call(names: NameManager | None, op: str, entry: Entry, spec: Spec, **attrs: Any) -> Entry:
-    attrs = {**registry[op].defaults, **attrs}
-    name = names.get(None, op) if names else ""
-    return Node(registry[op], name, (entry,), attrs, (spec,)), 0
-
-
 # -- the task --------------------------------------------------------------------------------------
 
 
@@ -259,15 +234,11 @@ class LazyTask(ProgramTask):
     counts = 0  # the versions were counted as its steps were recorded
 
     def __init__(
-        self,
-        program: Program,
-        interpreted: bool,
-        subgraph: Subgraph,
-        outputs: list[Operand],
-        ctx: Context,
-    ):
-        super().__init__(program, subgraph.operands, outputs, ctx, subgraph.keys)
-        self.site = subgraph.rows[-1][0].site
+        self, program: Program, interpreted: bool, subgraph: Subgraph, outputs: list[Operand],
+        last: Step,
+    ):  # fmt: skip
+        super().__init__(program, subgraph.operands, outputs, last.ctx, subgraph.keys)
+        self.site = last.site
         self.subgraph = subgraph
         self.interpreted = interpreted
         self.began = False

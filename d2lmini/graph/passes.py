@@ -126,7 +126,6 @@ from d2lmini.graph.rules import (
     canonicalize,
     is_reshape,
     remove_identities,
-    signs,
     views,
 )
 
@@ -274,24 +273,20 @@ def _rises(node: Node) -> bool:
 
 
 Pass = Callable[[Sequence[Entry]], list[Entry]]
-Watch = Callable[[Pass, list[Entry], list[Entry]], None]
 
 #: In the order in which they run.
-PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, signs, cse)
+PASSES: tuple[Pass, ...] = (remove_identities, views, constant_fold, canonicalize, cse)
 
 #: Every pass takes something away, so an end comes soon; no graph has needed as many rounds.
 MOST_ROUNDS = 50
 
 
-def simplify(
-    outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES, watch: Watch | None = None
-) -> list[Entry]:
+def simplify(outputs: Sequence[Entry], passes: Sequence[Pass] = PASSES) -> list[Entry]:
     """The graph after all passes, again and again until nothing changes.
 
     The outputs keep their shapes and dtypes, and their values to a few roundings; variables are
     changed as they were. Nodes that stay are the same objects. Gradients are to be taken before:
-    afterwards `BlockGrad` is gone. watch: called with each pass that changes something, and the
-    graph before and after.
+    afterwards `BlockGrad` is gone.
     """
     current = with_order(outputs)
     idle = 0  # passes in a row that changed nothing
@@ -304,7 +299,5 @@ def simplify(
             if idle == len(passes):
                 return current
             if idle == 0:
-                if watch is not None:
-                    watch(graph_pass, current, after)
                 current = with_order(after)
     raise AssertionError(f"{MOST_ROUNDS} rounds and no end: two passes undo each other's work")

@@ -39,13 +39,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.context import Context
 from d2lmini.device import storage
 from d2lmini.device.storage import SMALL, Chunk, pool_of
+
+if TYPE_CHECKING:
+    from d2lmini.graph.program import Program
 
 #: Offsets are multiples of this: a cache line, and what vector instructions like.
 ALIGNMENT = 64
@@ -122,15 +125,6 @@ MOST_KEPT = 4
 Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 
 
-class Bindable(Protocol):
-    """A program as an arena sees it: how many bytes it needs, and its function for an arena."""
-
-    arena_nbytes: int
-
-    def bind(self, arena: Callable[[int, Any, Any], Any] | None) -> Run:
-        """Its function, which has asked `arena` for an array (offset, shape, dtype) for each."""
-
-
 class Arena:
     """Memory of so many bytes, and the functions of programs that work there."""
 
@@ -147,7 +141,7 @@ class Arena:
         # By the program's id, as long as that lives: a function and who notices its end.
         self._functions: dict[int, tuple[Run, weakref.ref]] = {}
 
-    def function(self, program: Bindable) -> Run:
+    def function(self, program: Program) -> Run:
         """That of `program`, bound to this arena: one call at a time may run in it."""
         found = self._functions.get(id(program))
         if found is None:
@@ -220,7 +214,7 @@ class Arenas:
         """Let go of what is kept for later calls, but for those under the engine's lock."""
         self._free.clear()
 
-    def function(self, program: Bindable) -> Run:
+    def function(self, program: Program) -> Run:
         """A function for calls under the engine's lock, which are one at a time: all those of these
         programs work in the same arena."""
         arena, nbytes = self._locked, program.arena_nbytes

@@ -88,13 +88,9 @@ class Program:
     """
 
     def __init__(
-        self,
-        name: str,
-        inputs: Sequence[Node],
-        outputs: Sequence[Entry],
-        ctx: Context | None = None,
-        arenas: Arenas | None = None,
-    ):
+        self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry],
+        ctx: Context | None = None, arenas: Arenas | None = None,
+    ):  # fmt: skip
         self._ctx = ctx or cpu()
         self.xp = device_of(self._ctx).xp
         outputs = with_order(inlined(outputs, kind_of(self.xp)))

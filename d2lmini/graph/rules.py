@@ -1,4 +1,4 @@
-"""Four passes that are lists of rules: `remove_identities`, `canonicalize`, `signs` and `views`.
+"""Three passes that are lists of rules: `remove_identities`, `canonicalize` and `views`.
 
 **Identities** give back what they got: copies, casts to the same dtype, `x * 1`, dropout in predict
 mode, a choice that is known. In a net they come from code that is written for all cases; a compiled
@@ -35,25 +35,6 @@ return y
 A number is not read from memory, and two spellings of one call become one for `cse`. The results
 are equal to the bit.
 
-**Signs** of small arrays are changed, not of large ones: after a sum, and of the smaller factor.
-
->>> x, r = sym.var("x"), sym.var("r")
->>> with sym.NameManager():
-...     y = -sym.broadcast_mul(x, r, name="y")
-...     t = sym.sum(-x, axis=1, name="t")
->>> before = graph_of(sym.Group([y, t]), x=(3, 4), r=(3, 1))
->>> print(listing(signs(before)))
-x                                           # (3, 4) float32
-r                                           # (3, 1) float32
-_mulscalar0 = _mul_scalar(r, scalar=-1.0)   # (3, 1) float32
-_mulscalar0_2 = broadcast_mul(x, _mulscalar0)  # (3, 4) float32
-t = sum(x, axis=1)                          # (3,) float32
-t_2 = _rminus_scalar(t, scalar=0.0)         # (3,) float32
-return _mulscalar0_2, t_2
-
-Gradients of differences and of quotients are such sums. The results are equal to the bit: a sum
-that is zero is 0.0, whatever the signs of its zeros, and 0.0 - 0.0 is 0.0.
-
 **Views of views**: many steps that only name or order the axes anew become one, or none.
 
 >>> from d2lmini import sym
@@ -70,7 +51,7 @@ flatten0 = reshape(x, shape=(1, 24))        # (1, 24) float32
 return flatten0, x
 
 Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
-axes of size 1 only, a maximum over such an axis. (Not a sum: that of the one element -0.0 is 0.0.)
+axes of size 1 only, a spread to as many elements.
 
 What is spread out is spread out last: the exponential of a number is computed once.
 
@@ -103,16 +84,6 @@ remove_identities = Rules("remove_identities", "Without calls that give back an 
 )
 def _(node: Node) -> Replacement:
     return same(node, node.inputs[0])
-
-
-@remove_identities.rule("amp_multicast")
-def _(node: Node) -> Replacement:
-    return [
-        entry
-        if entry and spec_of(entry) == spec
-        else call("amp_cast", [entry], node, dtype=spec.dtype)
-        for entry, spec in zip(node.inputs, node.specs or ())
-    ]
 
 
 @remove_identities.rule("add_n concat")
@@ -190,55 +161,14 @@ def _(node: Node) -> Replacement:
     return call(kind, node.inputs, node) if kind in ("relu", "sigmoid", "tanh") else None
 
 
-# -- signs -----------------------------------------------------------------------------------------
-
-signs = Rules("signs", "With changes of sign where they are cheap.")
-
-
-@signs.rule("_mul_scalar negative")
-def _(node: Node) -> Replacement:
-    """-(x * r) is x * -r."""
-    product = calls(_negated((node, 0)), ("broadcast_mul", "elemwise_mul"))
-    if product is None:
-        return None
-    x, small = sorted(map(_before_spread, product.sources), key=lambda e: -spec_of(e).size)
-    if spec_of(small).size == spec_of(x).size:
-        return None
-    small = call("_mul_scalar", (small,), node, scalar=-1.0)
-    return same(node, call("broadcast_mul", (x, small), node))
-
-
-@signs.rule("sum mean _sum_to")
-def _(node: Node) -> Replacement:
-    """The sum of -x is 0 less the sum of x."""
-    data = _negated(node.sources[0])
-    if data is None or spec_of(data).size == spec_of((node, 0)).size:
-        return None
-    assert node.op is not None
-    total = call(node.op, (data,), node, **node.attrs)
-    return same(node, call("_rminus_scalar", (total,), node, scalar=0.0))
-
-
-def _negated(entry: Entry) -> Entry | None:
-    """The value of which this is the negative, among floats."""
-    node = calls(entry, ("_mul_scalar", "negative"))
-    if node is None or node.attrs.get("scalar", -1) != -1:
-        return None
-    return node.sources[0] if spec_of(entry).dtype.char in "efd" else None
-
-
-def _before_spread(entry: Entry) -> Entry:
-    """A value before it was spread out, in as many axes."""
-    spread = calls(entry, SPREADS)
-    return entry if spread is None else reshape(spread.sources[0], shape_before(spread), spread)
-
+# -- views ----------------------------------------------------------------------------------------
 
 RESHAPES = ("reshape", "flatten", "expand_dims", "squeeze", "reshape_like")
 TRANSPOSES = ("transpose", "swapaxes")
 #: These repeat elements; their input is no larger than their output.
 SPREADS = ("_spread", "broadcast_to", "broadcast_axis", "broadcast_like")
 #: These keep the elements in their order where the number of elements stays the same.
-PERHAPS = ("max", "min", "_sum_to", *SPREADS, "slice", "slice_axis", "_getitem", "stack")
+PERHAPS = ("_sum_to", *SPREADS)
 
 
 class _Views(Rules):
@@ -277,12 +207,7 @@ def is_reshape(node: Node) -> bool:
     if name in TRANSPOSES:
         order = [a for a in order_of(node) if before.shape[a] != 1]
         return order == sorted(order)
-    if name == "slice":
-        return all(s is None or s > 0 for s in node.attrs["step"])
-    if name == "_getitem":
-        key = node.attrs["key"]
-        return len(node.inputs) == 1 and all(type(k) is not tuple or k[2] > 0 for k in key)
-    return name != "stack" or len(node.inputs) == 1
+    return True
 
 
 def order_of(node: Node) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ not know whether they were one. A call of a compiled net is written out, node by
 
 from __future__ import annotations
 
+from itertools import count
 from operator import attrgetter
 from typing import Any
 
@@ -38,12 +39,20 @@ def get_symbol(x: NDArray) -> Symbol:
         )
     head, which = x._node
     steps = _behind(head)
-    written = _SymbolBuilder()
-    for number, leaf in enumerate(step for step in steps if isinstance(step, Leaf)):
-        written.entries[leaf, 0] = (Node(None, f"var{number}", site=leaf.site), 0)
+    leaves = [step for step in steps if isinstance(step, Leaf)]
+    entries: dict[Any, Entry] = {
+        (leaf, 0): (Node(None, f"var{number}", site=leaf.site), 0)
+        for number, leaf in enumerate(leaves)
+    }
+    nulls = count()
     for number, step in enumerate(step for step in steps if not isinstance(step, Leaf)):
-        written.step(step, f"node_{number}")
-    return Symbol((written.entries[head, which],))
+        inputs = tuple([
+            (Node(None, f"null{next(nulls)}"), 0) if parent is None else entries[parent]
+            for parent in step.parents
+        ])  # fmt: skip
+        for i, entry in enumerate(_write(step, inputs, f"node_{number}")):
+            entries[step, i] = entry
+    return Symbol((entries[head, which],))
 
 
 def _behind(head: Step) -> list[Step]:
@@ -52,7 +61,7 @@ def _behind(head: Step) -> list[Step]:
     todo = [head]
     while todo:
         step = todo.pop()
-        if step.released:
+        if step.parents is None:
             raise MXNetError(
                 f"get_symbol: {step.name}: a backward has used up this part of the graph; pass "
                 "retain_graph=True to it"
@@ -64,32 +73,13 @@ def _behind(head: Step) -> list[Step]:
     return sorted(found, key=attrgetter("order"))
 
 
-class _SymbolBuilder:
-    """The graph so far: where each value of the tape stands in it."""
-
-    def __init__(self) -> None:
-        self.entries: dict[tuple[Step, int], Entry] = {}
-        self.nulls = 0
-
-    def step(self, step: Step, name: str) -> None:
-        """Write down one step, whose inputs have been."""
-        inputs = tuple([self.input(parent) for parent in step.parents])
-        if isinstance(step, OpNode):
-            attrs = {k: v for k, v in step.attrs.items() if k in step.op.attr_set}
-            node = Node(step.op, name, inputs, attrs, site=step.site)
-            outputs: list[Entry] = [(node, i) for i in range(len(step.outputs))]
-        elif isinstance(step, ProgramNode):
-            # The graph of a compiled call, with these inputs.
-            given = {(v, 0): entry for v, entry in zip(step.compiled.variables, inputs)}
-            outputs = transform(step.compiled.typed, forget_call, given)
-        else:
-            raise MXNetError(f"get_symbol: {step.name} is no operation that a Symbol could name")
-        for i, entry in enumerate(outputs):
-            self.entries[step, i] = entry
-
-    def input(self, parent: Any) -> Entry:
-        """Where an input stands; a new variable if the tape knows nothing of it."""
-        if parent is not None:
-            return self.entries[parent]
-        self.nulls += 1
-        return Node(None, f"null{self.nulls - 1}"), 0
+def _write(step: Step, inputs: tuple[Entry, ...], name: str) -> list[Entry]:
+    """The outputs of a step as values of the graph."""
+    if isinstance(step, OpNode):
+        attrs = {k: v for k, v in step.attrs.items() if k in step.op.attr_set}
+        node = Node(step.op, name, inputs, attrs, site=step.site)
+        return [(node, i) for i in range(len(step.outputs))]
+    if isinstance(step, ProgramNode):  # the graph of a compiled call, with these inputs
+        given = {(v, 0): entry for v, entry in zip(step.compiled.variables, inputs)}
+        return transform(step.compiled.typed, forget_call, given)
+    raise MXNetError(f"get_symbol: {step.name} is no operation that a Symbol could name")

@@ -19,18 +19,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from d2lmini import engine
 from d2lmini import optimizer as opt
-from d2lmini.base import MXNetError
+from d2lmini.base import LeftOut, MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device import files
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
-from d2lmini.kvstore.base import KVStoreBase
+from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, takes
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
@@ -43,6 +42,82 @@ _ADD = registry["add_n"]
 
 Key = Any  # int or str
 Pairs = list[tuple[Key, list[NDArray]]]
+
+
+class KVStoreBase:
+    """A store of values by key: the interface that a Trainer needs, so that programs can define
+    their own. A subclass defines `broadcast` and `pushpull`; if it runs the optimizer, also
+    `is_capable`, `set_optimizer` and both `..._optimizer_states`.
+
+    >>> from d2lmini import cpu, gluon, kvstore, nd
+    >>> @kvstore.KVStoreBase.register
+    ... class Telling(kvstore.KVStoreBase):
+    ...     def broadcast(self, key, value, out, priority=0):
+    ...         for x in out:
+    ...             x[:] = value
+    ...     def pushpull(self, key, value, out=None, priority=0):
+    ...         print("sum of key", key)
+    ...         total = nd.add_n(*value)
+    ...         for x in value if out is None else out:
+    ...             x[:] = total
+    >>> weight = gluon.Parameter("w", shape=(2,), init="ones")
+    >>> weight.initialize(ctx=[cpu(0), cpu(1)])
+    >>> trainer = gluon.Trainer([weight], "sgd", kvstore="telling")
+    >>> trainer.step(1, ignore_stale_grad=True)
+    sum of key 0
+
+    After `mxnet.kvstore.KVStoreBase`.
+    """
+
+    #: A capability for `is_capable`: the store runs the optimizer.
+    OPTIMIZER = "optimizer"
+    #: Classes by their names in lower case, for `create`.
+    kv_registry: ClassVar[dict[str, type]] = {}
+
+    #: True if it sums over several processes (then `broadcast` takes lists of keys).
+    spans_processes = False
+    rank = 0
+    num_workers = 1
+    #: Its name.
+    type: Any = "custom"
+
+    @staticmethod
+    def register(klass: Any) -> Any:
+        """A class decorator: `create` finds the class by its name from now on, in any case."""
+        KVStoreBase.kv_registry[klass.__name__.lower()] = klass
+        return klass
+
+    @staticmethod
+    def is_capable(capability: str) -> bool:
+        """True if the store has `capability` (`OPTIMIZER`)."""
+        return False
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """Make `value` the value of `key`, and copy it to the arrays of `out`, which may include
+        `value`."""
+        raise self._lacks("broadcast")
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+        """Write the sum of the arrays of `value` into those of `out`, or of `value`. A store that
+        runs the optimizer takes the sum as a gradient and copies the new value to `out`."""
+        raise self._lacks("pushpull")
+
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Run this optimizer in `pushpull`."""
+        raise self._lacks("set_optimizer")
+
+    def save_optimizer_states(
+        self, fname: str | os.PathLike[str], dump_optimizer: bool = False
+    ) -> None:
+        """Write the states of the optimizer to a file."""
+        raise self._lacks("save_optimizer_states")
+
+    def load_optimizer_states(self, fname: str | os.PathLike[str]) -> None:
+        """Read them again."""
+        raise self._lacks("load_optimizer_states")
+
+    def _lacks(self, name: str) -> NotImplementedError:
+        return NotImplementedError(f"{name}: {type(self).__name__} does not define it")
 
 
 class KVStore(KVStoreBase):
@@ -60,9 +135,6 @@ class KVStore(KVStoreBase):
         self._key_type: type | None = None
         self._updater: Any = None
         self._compression: Compression | None = None
-
-    rank = 0
-    num_workers = 1
 
     def __repr__(self) -> str:
         return f"<KVStore {self.type}, {len(self._store)} keys>"
@@ -136,11 +208,7 @@ class KVStore(KVStoreBase):
         self.init(key, value)
         self.pull(key, out, priority)
 
-    def row_sparse_pull(
-        self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None
-    ) -> None:
-        """Rows of a sparse value: MXNetError, because there are no sparse arrays."""
-        raise MXNetError("row_sparse_pull: sparse arrays are left out of d2lmini; use pull")
+    row_sparse_pull = LeftOut()
 
     # -- sums --------------------------------------------------------------------------------------
 
@@ -161,20 +229,10 @@ class KVStore(KVStoreBase):
             for bucket in buckets([one_sum for *_, one_sum in some]):
                 with engine.prioritized(priority - some[bucket[0]][0]):
                     all_reduce([some[i][2] for i in bucket])
-                    self._keep([some[i][1:] for i in bucket])
+                    for _, k, one_sum in [some[i] for i in bucket]:
+                        home = self._at_home(k, list(one_sum.sources))
+                        next(y for y in one_sum.targets if y.context == home.context).copyto(home)
         return [k for k, _ in left], [v for _, v in left], [outs[k] for k, _ in left]
-
-    def _keep(self, sums: list[tuple[Key, Sum]]) -> None:
-        """Make sums the values of their keys."""
-        alike = []
-        for k, one_sum in sums:
-            home = self._at_home(k, list(one_sum.sources))
-            result = next(y for y in one_sum.targets if y.context == home.context)
-            if result._spec == home._spec:
-                alike.append((result, home))
-            else:
-                result.copyto(home)
-        keep(alike)
 
     @property
     def _spreads(self) -> bool:

@@ -21,14 +21,16 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.device import dlpack, storage
+from d2lmini.device import storage
 from d2lmini.device.devices import device_of, exists, gpus
-from d2lmini.device.interface import sharing_error
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.ndarray import serialize, transfer
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ops.core import Spec, as_dtype, registry
+
+#: DLPack's number of CUDA devices.
+_CUDA = 2
 
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
@@ -60,45 +62,36 @@ def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
     return wrap(chunk, spec, ctx)
 
 
-def as_numpy_view(x: Any, by: str = "asnumpy_view") -> np.ndarray:
-    """The memory of `x` as a NumPy array that keeps it alive; waits."""
-    if not x._ctx.is_cpu:
-        raise sharing_error(x._ctx, by)
-    engine.current.wait(by, x._chunk)
-    return x._chunk.pool.make_lease(array_of((x._chunk, x._offset, x._spec)), x._chunk)
-
-
 def to_dlpack(x: Any, **options: Any) -> Any:
     """A DLPack capsule that shares the memory of `x`; waits for pending writes. Works for GPUs too,
     through CuPy; the consumer must be done with the memory before its last handle dies."""
-    if x._ctx.is_cpu:
-        return as_numpy_view(x, "dlpack").__dlpack__(**options)
-    device = device_of(x._ctx)
     check_there((x._chunk,))
     engine.current.wait("dlpack", x._chunk)
-    return device.lend(array_of((x._chunk, x._offset, x._spec)), x._chunk, **options)
+    operand = x._chunk, x._offset, x._spec
+    if x._ctx.is_cpu:
+        return x._chunk.pool.make_lease(array_of(operand), x._chunk).__dlpack__(**options)
+    return device_of(x._ctx).lend(array_of(operand), x._chunk, **options)
 
 
 def from_dlpack(source: Any) -> Any:
-    """An NDArray that shares the memory of another library's array (or a capsule), on the CPU or on
-    a CUDA GPU. If several contexts use that GPU, the result is on the current or the first of them.
+    """An NDArray that shares the memory of another library's array, on the CPU or on a CUDA GPU. If
+    several contexts use that GPU, the result is on the current or the first of them.
 
     Read-only and non-contiguous arrays are copied; NumPy 2.0 exports all arrays as read-only. The
     function waits for the other library's work on its current stream; afterwards each side must
-    know that the other is done before it writes. A bare capsule of a GPU has no stream: its
-    producer waits. MXNetError if there is no such GPU.
+    know that the other is done before it writes. MXNetError if there is no such GPU; TypeError for
+    an object without `__dlpack__`.
     """
     if hasattr(source, "_chunk") and not source._ctx.is_cpu:
         return source._alias(None)
-    kind, number = dlpack.place_of(source)
-    if kind == dlpack.CUDA:
-        return _borrow(source, number)
-    unversioned = dlpack.is_unversioned(source)
     if not hasattr(source, "__dlpack__"):
-        source = _Capsule(source)
+        raise TypeError(
+            f"from_dlpack: expected an array with __dlpack__, got {type(source).__name__}"
+        )
+    kind, number = source.__dlpack_device__()
+    if kind == _CUDA:
+        return _borrow(source, number)
     array = np.from_dlpack(source)
-    if unversioned and not array.flags.writeable:
-        array = dlpack.make_writable(array)
     as_dtype(array.dtype)
     if not array.flags.c_contiguous or not array.flags.writeable:
         return from_array(array, cpu())
@@ -135,19 +128,6 @@ def _borrow(source: Any, number: int) -> Any:
     if chunk.weight:
         chunk.filled = True
     return wrap(chunk, spec, device.ctx)
-
-
-class _Capsule:
-    """A bare DLPack capsule (MXNet's `to_dlpack_for_read`) as an object NumPy can import."""
-
-    def __init__(self, capsule: Any):
-        self._capsule = capsule
-
-    def __dlpack__(self, **_options: Any) -> Any:
-        return self._capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
 
 
 # -- pickles and files -----------------------------------------------------------------------------

@@ -24,8 +24,7 @@ Nothing here waits (except for an NDArray as a bound of a slice, x[i:], which mu
 NDArray as an index is one more input of the operation, so an index outside its axis is found at run
 time, while numbers, lists and NumPy arrays are checked at the call.
 Float NDArrays count as integers, never as masks: `x[x > 0]` takes rows 0 and 1. A mask must be a
-NumPy array of bool (MXNet takes such arrays, too, as the numbers 0 and 1);
-`nd.contrib.boolean_mask` takes an NDArray and waits for its value.
+NumPy array of bool (MXNet takes such arrays, too, as the numbers 0 and 1).
 
 `keys.parse` interprets the key; this module decides what to push.
 """

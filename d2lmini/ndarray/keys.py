@@ -142,7 +142,7 @@ def _item(item: Any) -> Any:
         if item.dtype == np.bool_:  # type: ignore[attr-defined]
             raise ValueError(
                 "an NDArray of bool is not an index: the shape of the result would depend on its "
-                "values; use nd.contrib.boolean_mask(x, mask), which waits for them"
+                "values; index by mask.asnumpy() == 1, which waits for them"
             )
         return item
     if isinstance(item, (list, tuple, range, np.ndarray)):

@@ -326,27 +326,13 @@ class NDArray(Typed, Fluent):
         """The same memory and history as an `np.ndarray`."""
         return self._alias(self._node, loaders["np.ndarray"]())
 
-    def asnumpy_view(self) -> np.ndarray:
-        """A NumPy array that shares the memory; waits. For reading only: the engine cannot track
-        writes through the NumPy array."""
-        return exchange.as_numpy_view(self)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self._read("__array__")
         return array if dtype is None else array.astype(dtype)
 
-    def to_dlpack_for_read(self, **options: Any) -> Any:
-        """A DLPack capsule of the memory; waits for pending writes."""
-        return exchange.to_dlpack(self, **options)
-
     def __dlpack__(self, **options: Any) -> Any:
         """For other libraries; waits. The lint of waits goes by this name."""
         return exchange.to_dlpack(self, **options)
-
-    def to_dlpack_for_write(self) -> Any:
-        """A DLPack capsule of the memory; waits for pending writes and reads."""
-        self.wait_to_write()
-        return exchange.to_dlpack(self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0) if self._ctx.is_cpu else device_of(self._ctx).dlpack_device()
@@ -363,8 +349,8 @@ class NDArray(Typed, Fluent):
         return object.__new__, (type(self),), self.__getstate__()
 
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
-    slice_assign = LeftOut()
-    slice_assign_scalar = LeftOut()
+    slice_assign = slice_assign_scalar = LeftOut()
+    to_dlpack_for_read = to_dlpack_for_write = LeftOut()
 
     if TYPE_CHECKING:  # the methods that `Fluent` derives from ops
 

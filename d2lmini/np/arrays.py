@@ -118,7 +118,7 @@ _METHODS = {
 }  # fmt: skip
 _SAME_NAME = """
     round sum prod mean max min var std argmax argmin cumsum any all squeeze swapaxes repeat ravel
-    broadcast_to take sort argsort nonzero diagonal dot trace
+    broadcast_to take sort argsort nonzero dot
 """.split()
 
 

@@ -3,17 +3,17 @@
 Its first line says the name, the parameters in NumPy's order with their defaults, and with `Array`
 that the first one must be an `np.ndarray`; its docstring is that of the function and the method:
 
-    def flipud(m: Array):
-        '''Rows in reverse order.'''
-        return flip(m, 0)
+    def ravel(x: Array, order="C"):
+        '''The elements in one axis.'''
+        return reshape(x, x.size, order)
 
 The definitions call each other as they are, so an argument is checked once, where a program calls.
 
 >>> from d2lmini import np
->>> np.flipud([1, 2])
+>>> np.ravel([1, 2])
 Traceback (most recent call last):
     ...
-TypeError: np.flipud: expected an np.ndarray, got list; make one with np.array(x)
+TypeError: np.ravel: expected an np.ndarray, got list; make one with np.array(x)
 """
 
 from __future__ import annotations

@@ -108,17 +108,6 @@ def ones_like(a: Array, dtype=None, order="C", ctx=None, out=None):
     return fill(out, ones(a.shape, dtype or a.dtype, order, ctx or a.ctx))
 
 
-def empty_like(prototype: Array, dtype=None, order="C", subok=False, shape=None):
-    """`empty` in the shape, dtype and context of `prototype`."""
-    shape = prototype.shape if shape is None else shape
-    return empty(shape, dtype or prototype.dtype, order, prototype.ctx)
-
-
-def full_like(a: Array, fill_value, dtype=None, order="C", ctx=None, out=None):
-    """`full` in the shape, dtype and context of `a`."""
-    return full(a.shape, fill_value, dtype or a.dtype, order, ctx or a.ctx, out)
-
-
 def arange(start, stop=None, step=1, dtype=None, ctx=None):
     """start, start + step, ... below stop; arange(n): 0, 1, ..., n - 1. ZeroDivisionError for a
     step of 0."""

@@ -1,4 +1,4 @@
-"""Products of arrays in `np`: dot, matmul, outer and trace.
+"""Products of arrays in `np`: dot and matmul.
 
 >>> from d2lmini import np
 >>> A = np.arange(6).reshape(2, 3)
@@ -12,11 +12,8 @@ from math import prod
 
 import numpy as onp
 
-from d2lmini.np.binding import Array
 from d2lmini.np.elementwise import FUNCTIONS as ELEMENTWISE
-from d2lmini.np.reductions import sum
-from d2lmini.np.selection import diagonal
-from d2lmini.np.shapes import broadcast_to, expand_dims, ravel, transpose
+from d2lmini.np.shapes import broadcast_to, expand_dims, transpose
 from d2lmini.np.values import as_type, check_array, fill, is_number, promote, reshape_to
 from d2lmini.ops.core import registry
 
@@ -70,14 +67,3 @@ def matmul(a, b, out=None):
         for x in (a, b)
     )
     return fill(out, reshape_to(registry["batch_dot"](left, right), lead + shape))
-
-
-def outer(a, b):
-    """All products of an element of `a` with one of `b`."""
-    a, b = _pair("outer", a, b)
-    return _multiply(expand_dims(ravel(a), 1), ravel(b))
-
-
-def trace(a: Array, offset=0, axis1=0, axis2=1, out=None):
-    """The sum along a diagonal of two axes."""
-    return fill(out, sum(diagonal(a, offset, axis1, axis2), -1))

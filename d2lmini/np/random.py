@@ -10,7 +10,6 @@ broadcast. A number out of range is a ValueError at the call. `seed` is that of 
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as onp
@@ -18,7 +17,6 @@ import numpy as onp
 from d2lmini.base import missing_attribute
 from d2lmini.ndarray import random as nd
 from d2lmini.np.creation import array
-from d2lmini.np.elementwise import FUNCTIONS
 from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import modes, registry
 from d2lmini.ops.distributions import require
@@ -95,28 +93,6 @@ def randn(*size: int, **kwargs: Any) -> Any:
     return normal(0.0, 1.0, size, **kwargs)
 
 
-def choice(a, size=None, replace=True, p=None, ctx=None, out=None) -> Any:
-    """Elements of `a`, or numbers below `a`, with probabilities `p`; int64 for numbers. ValueError
-    for more elements than there are, without replacement."""
-    numbers = isinstance(a, (int, onp.integer))
-    count, whole = a if numbers else a.shape[0], _shape_of(size)
-    rows, kept = (prod(whole), 1) if replace else (1, prod(whole))
-    if kept > count:
-        raise ValueError(f"np.random.choice: cannot take {kept} of {count} without replacement")
-    # The largest of log p + Gumbel noise is drawn with probability p; the k largest, k without
-    # replacement.
-    log = FUNCTIONS["log"]
-    scores = -log(-log(1 - uniform(0.0, 1.0, (rows, count), ctx=ctx)))
-    if p is not None:
-        p = _checked("np.random.choice: p", "0 or more", p if is_array(p) else onp.asarray(p))
-        if p.shape != (count,):
-            raise ValueError(f"np.random.choice: p has shape {p.shape}, need ({count},) as of a")
-        p = p if is_array(p) else array(p, dtype="float32", ctx=ctx)
-        scores = scores + log(as_type(p, "float32"))
-    places = registry["topk"](scores, k=kept, dtype="int64").reshape(whole)
-    return fill(out, places if numbers else a[places])
-
-
 def multinomial(n, pvals, size=None, **_) -> Any:
     """How often each of the outcomes occurs in n trials; int64, shape (*size, len(pvals)). Waits
     for pvals; ValueError if one is negative or they sum to more than 1."""
@@ -135,13 +111,6 @@ def multinomial(n, pvals, size=None, **_) -> Any:
 def shuffle(x: Any) -> None:
     """Put the rows of `x` in random order, in place."""
     x[...] = registry["_shuffle"](x)
-
-
-def permutation(x: Any) -> Any:
-    """The rows of `x`, or the numbers below `x`, in random order."""
-    if isinstance(x, (int, onp.integer)):
-        return choice(x, x, replace=False)
-    return registry["_shuffle"](x)
 
 
 def __getattr__(name: str) -> Any:

@@ -94,34 +94,6 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
     return array(found, ctx=ar.ctx)
 
 
-def diag(v: Array, k=0):
-    """A matrix with `v` on diagonal k; of a matrix that diagonal, empty outside of the matrix."""
-    return diagonal(v, k) if v.ndim > 1 else registry["diag"](v, k=k)
-
-
-def diagonal(a: Array, offset=0, axis1=0, axis2=1):
-    """The diagonal of two axes, as the last axis; empty outside of the matrix."""
-    rows, columns = (a.shape[normalize_axis(axis, a.ndim)] for axis in (axis1, axis2))
-    k = min(max(int(offset), -rows), columns)  # `diag` refuses others
-    return registry["diag"](a, k=k, axis1=axis1, axis2=axis2)
-
-
-def _lower(m, k):
-    """True on and below diagonal k of a matrix of the last two axes."""
-    rows, columns = (*m.shape, *m.shape)[-2:]
-    return array(onp.tri(rows, columns, k, bool), ctx=m.ctx)
-
-
-def tril(m: Array, k=0):
-    """The lower triangle, from diagonal k."""
-    return where(_lower(m, k), m, 0)
-
-
-def triu(m: Array, k=0):
-    """The upper triangle, from diagonal k."""
-    return where(_lower(m, k - 1), 0, m)
-
-
 def genfromtxt(*args, **kwargs):
     """`numpy.genfromtxt` as an array."""
     return array(onp.genfromtxt(*args, **kwargs))

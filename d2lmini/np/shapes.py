@@ -28,7 +28,7 @@ from d2lmini.np.values import (
     reshape_to,
 )
 from d2lmini.ops.chunking import along
-from d2lmini.ops.core import normalize_axes, normalize_axis, registry
+from d2lmini.ops.core import normalize_axis, registry
 
 
 def reshape(a: Array, newshape, order="C", out=None):
@@ -135,12 +135,6 @@ def vstack(arrays, out=None):
     return concatenate([x if x.ndim > 1 else reshape(x, (1, -1)) for x in found], 0, out)
 
 
-def hstack(arrays):
-    """Columns joined: along the second axis; vectors along their only one."""
-    found = [x if x.ndim else reshape(x, 1) for x in _arrays("hstack", arrays)]
-    return concatenate(found, 0 if found[0].ndim == 1 else 1)
-
-
 def split(ary: Array, indices_or_sections, axis=0):
     """Parts along `axis`: so many equal ones, or cut at these indices. ValueError if the axis
     cannot be cut into equal parts."""
@@ -191,10 +185,3 @@ def repeat(a: Array, repeats, axis=None):
     axis = normalize_axis(axis, a.ndim)
     counts = onp.broadcast_to(onp.asarray(repeats, int), a.shape[axis])
     return a[along(axis, onp.repeat(onp.arange(a.shape[axis]), counts))]
-
-
-def flip(m: Array, axis=None, out=None):
-    """Elements in reverse order along the axes, by default all."""
-    axes = normalize_axes(axis, m.ndim)
-    key = tuple(slice(None, None, -1 if i in axes else 1) for i in range(m.ndim))
-    return fill(out, m[key] if key else registry["_copy"](m))

@@ -14,7 +14,6 @@ the converters. After `mxnet.onnx`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -25,7 +24,7 @@ from d2lmini import autograd
 from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
 from d2lmini.device import files
-from d2lmini.gluon.flatten_args import flatten, regroup
+from d2lmini.gluon.graphs import flatten, regroup
 from d2lmini.graph.ir import variables_of
 from d2lmini.graph.symbolic_trace import SymbolicTrace, input_names, plain
 from d2lmini.ndarray import NDArray, load
@@ -35,60 +34,41 @@ from d2lmini.onnx.writer import package
 from d2lmini.ops.core import Spec, as_dtype, registry
 from d2lmini.symbol import Symbol
 
-__all__ = ["export_model", "get_operator_support", "save_model"]
+__all__ = ["export_model", "get_operator_support"]
 
 
 def export_model(
     sym: Symbol | str | PathLike[str],
     params: Mapping[str, NDArray] | str | PathLike[str],
-    in_shapes: Sequence[Sequence[int]] | None = None,
+    in_shapes: Sequence[Sequence[int]],
     in_types: Any = np.float32,
     onnx_file_path: str | PathLike[str] = "model.onnx",
-    verbose: bool = False,
-    dynamic: bool = False,
-    dynamic_input_shapes: Sequence[Sequence[Any]] | None = None,
-    run_shape_inference: bool = False,
-    input_type: Any = None,
-    input_shape: Any = None,
 ) -> str:
     """Write a Symbol with its parameters to `onnx_file_path`, and return that path.
 
     sym, params: a Symbol and arrays by name, with or without 'arg:' and 'aux:' before it; or the
     two files that `HybridBlock.export` writes. in_shapes: a shape for each variable that is no
-    parameter and no label, in the order of `list_arguments`. in_types: their dtypes, or one for all
-    (older names: input_shape, input_type).
+    parameter and no label, in the order of `list_arguments`. in_types: their dtypes, or one for
+    all.
 
     MXNetError, naming node and op, for what cannot be said in ONNX; ImportError without `onnx`.
     """
     symbol = sym if isinstance(sym, Symbol) else _load_symbol(sym)
     arrays = _values(load(str(params)) if isinstance(params, (str, PathLike)) else params)
-    wanted = in_shapes if in_shapes is not None else input_shape
-    if wanted is None:
-        raise MXNetError("export_model: in_shapes is missing: a list with one shape for each input")
-    given = [tuple(shape) for shape in wanted]
-    if dynamic or dynamic_input_shapes:
-        raise MXNetError("export_model: dynamic shapes are left out: write a file for each shape")
+    given = [tuple(shape) for shape in in_shapes]
     names = _inputs_of(symbol, arrays)
     if len(given) != len(names):
         raise MXNetError(
             f"export_model: {len(given)} shapes for {len(names)} inputs: {', '.join(names)}"
         )
-    types = input_type if input_type is not None else in_types
-    types = list(types) if isinstance(types, (list, tuple)) else [types] * len(names)
+    types = in_types if isinstance(in_types, (list, tuple)) else [in_types] * len(names)
     inputs = {n: Spec(s, as_dtype(t)) for n, s, t in zip(names, given, types, strict=True)}
-    model = export(symbol, arrays, inputs)
-    if run_shape_inference:
-        model = package().shape_inference.infer_shapes(model)
-    return save_model(model, onnx_file_path, verbose)
+    return _save(export(symbol, arrays, inputs), onnx_file_path)
 
 
-def save_model(model: Any, path: str | PathLike[str], verbose: bool = False) -> str:
-    """Write a model; with `verbose` also print its graph."""
-    onnx = package()
-    if verbose:
-        sys.stdout.write(onnx.helper.printable_graph(model.graph) + "\n")
+def _save(model: Any, path: str | PathLike[str]) -> str:
     with files.replace_atomically(path, ending=True) as [place]:
-        onnx.save(model, place)
+        package().save(model, place)
     return str(path)
 
 
@@ -144,4 +124,4 @@ def export_onnx(block: Any, path: str | PathLike[str], inputs: tuple) -> str:
         for node, used in trace.uses.items()
     }
     given = {name: spec for name, spec in zip(names, specs) if spec is not None}
-    return save_model(export(Symbol(shown), params, given), path)
+    return _save(export(Symbol(shown), params, given), path)

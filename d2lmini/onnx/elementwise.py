@@ -51,7 +51,7 @@ def _where(w: Writer, node: Node, condition: str, x: str, y: str) -> str:
 
 # -- two operands ----------------------------------------------------------------------------------
 
-_FAMILIES = [f for f in FAMILIES.values() if f.onnx or f.name == "mod"]
+_FAMILIES = [f for f in FAMILIES.values() if f.onnx]
 
 
 @converts(*(op.name for f in _FAMILIES for op in f.ops))
@@ -63,7 +63,7 @@ def _family(w: Writer, node: Node, x: str, y: str = "") -> str:
         x, y = (x, y) if node.op is family.scalar else (y, x)
     if family.onnx in ("And", "Or", "Xor"):
         x, y = w.cast(x, bool), w.cast(y, bool)
-    z = _remainder(w, x, y) if family.name == "mod" else w.add(family.onnx, x, y)
+    z = w.add(family.onnx, x, y)
     return w.cast(z, w.y.dtype) if family.truth else z
 
 
@@ -73,12 +73,3 @@ def _beside(w: Writer, value: Any, table: str) -> str:
     if dtype.kind in "iu":
         value = getattr(scalar_cache, table)[np][dtype][value]
     return w.number(value, dtype)
-
-
-def _remainder(w: Writer, x: str, y: str) -> str:
-    """x modulo y with the sign of y, and 0 where y is 0."""
-    zero = w.number(0, w.x.dtype)
-    rest = w.add("Mod", x, y, fmod=1)
-    other_side = w.add("Less", w.add("Mul", w.add("Sign", rest), w.add("Sign", y)), zero)
-    rest = w.add("Where", other_side, w.add("Add", rest, y), rest)
-    return w.add("Where", w.add("Equal", y, zero), zero, rest)

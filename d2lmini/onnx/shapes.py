@@ -42,28 +42,6 @@ def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
     return w.add("Expand", x, w.array([1 if n == m else n for n, m in zip(after, before)]))
 
 
-@converts("tile")
-def _tile(w: Writer, node: Node, x: str) -> str:
-    reps, sizes = node.attrs["reps"], w.x.shape
-    if len(reps) > len(sizes):
-        x = w.unsqueeze(x, *range(len(reps) - len(sizes)))
-    return w.add("Tile", x, w.array((1,) * (len(sizes) - len(reps)) + tuple(reps)))
-
-
-@converts("repeat")
-def _repeat(w: Writer, node: Node, x: str) -> str:
-    sizes = w.x.shape
-    if node.attrs["axis"] is None:
-        sizes, axis = (-1,), 0
-        x = w.reshape_to(x, sizes)
-    else:
-        axis = _axis(w, node)
-    reps = [1] * (len(sizes) + 1)
-    reps[axis + 1] = node.attrs["repeats"]
-    y = w.add("Tile", w.unsqueeze(x, axis + 1), w.array(reps))
-    return w.reshape_to(y, w.y.shape)
-
-
 @converts("pad")
 def _pad(w: Writer, node: Node, x: str) -> str:
     width = node.attrs["pad_width"]
@@ -134,16 +112,6 @@ def _take(w: Writer, node: Node, data: str, indices: str) -> str:
     return w.add("Gather", data, places, axis=axis)
 
 
-@converts("pick")
-def _pick(w: Writer, node: Node, data: str, index: str) -> str:
-    sizes = w.x.shape
-    axis = len(sizes) - 1 if node.attrs["axis"] is None else _axis(w, node)
-    places = _places(w, index, sizes[axis], node.attrs["mode"])
-    kept = (*sizes[:axis], 1, *sizes[axis + 1 :])
-    y = w.add("GatherElements", data, w.reshape_to(places, kept), axis=axis)
-    return w.reshape_to(y, w.y.shape)
-
-
 @converts("one_hot")
 def _one_hot(w: Writer, node: Node, indices: str) -> str:
     # OneHot would take -1 for the last.
@@ -192,35 +160,3 @@ def _arg(w: Writer, node: Node, x: str) -> str:
     out, ndim = w.y.shape, len(w.x.shape)
     plain = node.attrs["axis"] is not None and len(out) == ndim - 1 + keep
     return y if plain else w.reshape_to(y, out)
-
-
-# -- order -----------------------------------------------------------------------------------------
-
-
-def _sort_or_topk(w: Writer, node: Node, x: str, k: int, ascending: bool) -> Any:
-    if node.attrs["axis"] is None:
-        count = w.add("Size", x)
-        x, axis = w.reshape_to(x, (-1,)), 0
-    else:
-        axis = _axis(w, node)
-        count = w.array(w.x.shape[axis])
-    if k > 0:
-        count = w.add("Min", count, w.array(k))
-    largest = int(not ascending)
-    return w.add("TopK", x, w.unsqueeze(count, 0), axis=axis, largest=largest, outputs=2)
-
-
-@converts("sort", "argsort")
-def _sort(w: Writer, node: Node, x: str) -> str:
-    values, places = _sort_or_topk(w, node, x, 0, node.attrs["is_ascend"])
-    return values if w.op_name == "sort" else w.cast(places, node.attrs["dtype"])
-
-
-@converts("topk")
-def _topk(w: Writer, node: Node, x: str) -> Any:
-    kind = node.attrs["ret_typ"]
-    if kind == "mask":
-        raise w.problem("ret_typ='mask' has no counterpart in ONNX; take the indices")
-    values, places = _sort_or_topk(w, node, x, node.attrs["k"], node.attrs["is_ascend"])
-    numbers = w.cast(places, node.attrs["dtype"])
-    return {"value": values, "indices": numbers, "both": [values, numbers]}[kind]

@@ -35,7 +35,7 @@ cause that surely saves most comes first, then those that took most time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import mean
@@ -46,8 +46,8 @@ from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals, OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
-from d2lmini.profiler.own_time import Between, Segment
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.own_time import Between
+from d2lmini.profiler.records import Operation, Wait, begin_of
 from d2lmini.profiler.replay import Conditions, OwnTime, Prediction, Recording
 from d2lmini.profiler.schedule_bounds import computing_threads, work_and_chain
 
@@ -173,8 +173,11 @@ class _AccountBuilder:
         rates = _Rates(blame.begin_ns, blame.groups)
         for group in blame.groups:
             self._enter_group(group, rates)
-        after = self._after(max((g.end_ns for g in blame.groups), default=0))
-        for cause, place, begin, end in after:
+        done_ns = max([trace.begin_ns, *(group.end_ns for group in blame.groups)])
+        steps: list[Operation | Wait] = [*trace.operations, *trace.waits]
+        last = max(steps, key=begin_of, default=None)
+        thread, site = (last.thread, last.site) if last else (trace.thread or "main", None)
+        for cause, place, begin, end in blame.front(thread, site, done_ns, trace.end_ns):
             self._add(cause, place, end - begin)
         wall_ns = trace.end_ns - trace.begin_ns
         recording = Recording(trace)
@@ -214,28 +217,6 @@ class _AccountBuilder:
             self._add(cause, operation.site, scale * off_ns)
             work -= scale * off_ns
         self._add("work", operation.site, work)
-
-    def _after(self, done_ns: int) -> Iterator[Segment]:
-        """After the last computation: copies, and the activity of the program's main thread."""
-        trace = self.trace
-        done_ns = max(done_ns, trace.begin_ns)
-        copies = [(max(e.began_ns, done_ns), e.ended_ns, e.site) for e in trace.operations
-                  if e.is_copy and e.began_ns and e.ended_ns > done_ns]  # fmt: skip
-        steps: list[Operation | Wait] = [*trace.operations, *trace.waits]
-        last = max(
-            steps,
-            key=lambda step: step.begin_ns if isinstance(step, Wait) else step.pushed_ns,
-            default=None,
-        )
-        thread = last.thread if last is not None else trace.thread or "main"
-        for begin, end, site in sorted(copies, key=lambda copy: copy[:2]):
-            if begin > done_ns:
-                yield from self.blame.front(thread, site, done_ns, begin)
-            if end > done_ns:
-                yield Segment("transfer", site, max(begin, done_ns), end)
-                done_ns = end
-        if done_ns < trace.end_ns:
-            yield from self.blame.front(thread, last.site if last else None, done_ns, trace.end_ns)
 
     def _add(self, cause: str, place: Between | Site | None, ns: float) -> None:
         if ns <= 0:

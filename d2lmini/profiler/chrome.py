@@ -59,33 +59,28 @@ PROGRAM = "program"
 
 
 class Tracks:
-    """The number of each process and thread, assigned on first use; `new` has the metadata events
-    that name and order those added since it was last emptied."""
+    """The number of each process and thread, assigned on first use; `names` has the events that
+    name them."""
 
     def __init__(self) -> None:
         self.processes: dict[str, int] = {}
         self.threads: dict[tuple[str, str], int] = {}
-        self.new: list[Event] = []
+        self.names: list[Event] = []
 
     def of(self, process: str, thread: str) -> Event:
         """The pid and tid of an event."""
-        if (process, thread) not in self.threads:
-            self._add(process, thread)
-        return {"pid": self.processes[process], "tid": self.threads[process, thread]}
-
-    def _add(self, process: str, thread: str) -> None:
         if process not in self.processes:
-            pid = self.processes[process] = len(self.processes) + 1
-            self.new.append(_meta("process_name", pid, 0, name=process))
-            self.new.append(_meta("process_sort_index", pid, 0, sort_index=pid))
-        pid, tid = self.processes[process], len(self.threads) + 1
-        self.threads[process, thread] = tid
-        self.new.append(_meta("thread_name", pid, tid, name=thread))
-        self.new.append(_meta("thread_sort_index", pid, tid, sort_index=tid))
+            self.processes[process] = len(self.processes) + 1
+            self._name("process_name", self.processes[process], 0, process)
+        pid = self.processes[process]
+        if (process, thread) not in self.threads:
+            self.threads[process, thread] = len(self.threads) + 1
+            self._name("thread_name", pid, len(self.threads), thread)
+        return {"pid": pid, "tid": self.threads[process, thread]}
 
-
-def _meta(what: str, pid: int, tid: int, **args: Any) -> Event:
-    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": args}
+    def _name(self, what: str, pid: int, tid: int, name: str) -> None:
+        event = {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}
+        self.names.append(event)
 
 
 def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ()) -> None:
@@ -113,20 +108,13 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
     files.write(path, gzip.compress(text.encode(), mtime=0) if packed else text)
 
 
-def _events(trace: Trace, marks: Sequence[Mark]) -> Iterator[Event]:
-    """All events, each after the names of its process and thread."""
+def _events(trace: Trace, marks: Sequence[Mark]) -> list[Event]:
+    """All events, after the names of their processes and threads."""
     tracks, sites = Tracks(), Sites()
     tracks.of(PROGRAM, "MainThread")
-    for part in (
-        _operations(trace, tracks, sites),
-        _waits(trace, tracks, sites),
-        _marks(trace, marks, tracks),
-    ):
-        for event in part:
-            yield from tracks.new
-            tracks.new.clear()
-            yield event
-    yield from tracks.new
+    operations, waits = _operations(trace, tracks, sites), _waits(trace, tracks, sites)
+    events = [*operations, *waits, *_marks(trace, marks, tracks)]
+    return [*tracks.names, *events]
 
 
 def _us(trace: Trace, when_ns: int) -> float:

@@ -12,9 +12,9 @@ Python's global interpreter lock. The prediction is a run of the program with th
              no other Python. More operations than cores share the cores
 
 What a trace does not tell makes the band: how often an operation asks for the interpreter lock,
-whether a pushed function holds it, how the caches are shared. Its ends are runs in which the
-operations that compute take as many times longer or shorter as predictions of 92 programs missed.
-Every band has at least the error of the replay of the recording itself.
+whether a pushed function holds it, how the caches are shared. Its ends are as many times longer or
+shorter as predictions of 92 programs missed. Every band has at least the error of the replay of the
+recording itself.
 
 >>> from d2lmini.profiler.contention import _overlaps
 >>> _overlaps([(0, 10), (5, 15)], [1.0, 1.0])      # each meets the other for half of its time
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 _SEVERAL_NS, _BESIDE_NS = 20e3, 110e3
 #: Without a known CPU time, meeting others made an operation longer by this share at most.
 _MOST_HELD = 0.5
-#: How many times as long as predicted the operations took, from the shortest to the longest of nine
-#: in ten programs.
-_MISSED = 0.75, 1.5
+#: How many times as long as predicted the runs took, from the shortest to the longest of nine in ten
+#: programs.
+_MISSED = 0.78, 1.45
 #: The share of a change of rates (links, devices) that other limits took back.
 _TAKEN_BACK = 0.25
 #: The least error of a prediction.
@@ -85,11 +85,10 @@ class Bands:
     def of(self, conditions: Conditions) -> tuple[float, float]:
         """The shortest and the longest duration under these conditions."""
         before, low, high = self.recording.recorded, conditions, conditions
-        lanes = before.workers, before.places
+        lanes, missed = (before.workers, before.places), (1.0, 1.0)
         if conditions.dropped or (conditions.workers, conditions.places) != lanes:
-            low = self._stretch(self._meet(conditions, python=0.0), _MISSED[0])
-            high = self._stretch(self._meet(conditions), _MISSED[1])
-        ends = [self.recording.simulate(end).ended for end in (low, high)]
+            low, high, missed = self._meet(conditions, python=0.0), self._meet(conditions), _MISSED
+        ends = [self.recording.simulate(c).ended * m for c, m in zip((low, high), missed)]
         if conditions.run_ns != before.run_ns:
             ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
         return min(ends) * (1 - self._error), max(ends) * (1 + self._error)
@@ -97,20 +96,6 @@ class Bands:
     def run(self, conditions: Conditions) -> Simulation:
         """The predicted run, which lies within the band."""
         return self.recording.simulate(self._meet(conditions))
-
-    def _stretch(self, conditions: Conditions, times: float) -> Conditions:
-        """The conditions with all that computes so many times as long, and what the program does
-        meanwhile."""
-        run_ns = [
-            ns if operation.inline else round(ns * (1 + (times - 1) * known.computes))
-            for operation, ns, known in zip(
-                self._operations, conditions.run_ns, self._known, strict=True
-            )
-        ]
-        worked_ns = sum(ns * known.computes for ns, known in zip(run_ns, self._known))
-        busy = min(1.0, worked_ns / max(1, self.recording.simulate(conditions).ended))
-        longer, own_ns = 1 + (times - 1) * busy, conditions.own_ns
-        return replace(conditions, run_ns=run_ns, own_ns=lambda *span: longer * own_ns(*span))
 
     def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
         """The conditions with the durations of operations that meet others than they met; of a

@@ -31,20 +31,16 @@ class PathStep(NamedTuple):
                 the end of the awaited operation until the program continued
     name        of the operation, or the kind of wait
     operation   its number, for "issuing" the number of the pushed operation; 0: none
-    place       where the operation ran; "" for the program's threads
     site        the line of the program
     begin_ns, end_ns    since the start of the trace, if only the path had delayed the step
-    recorded_ns         the actual end, since the start of the trace
     """
 
     kind: str
     name: str
     operation: int
-    place: str
     site: Site | None
     begin_ns: int
     end_ns: int
-    recorded_ns: int
 
     @property
     def where(self) -> str:
@@ -70,8 +66,7 @@ class CriticalPath:
             if kind == "push" and graph.kind(before) == "begin":
                 kind, what = "end", graph.what(before)  # the part of its run before the push
             if times[node] > times[before]:
-                step = _step(_KINDS[kind], what, times[before], times[node], trace.begin_ns)
-                self.steps.append(step)
+                self.steps.append(_step(_KINDS[kind], what, times[before], times[node]))
             node = before
         self.steps.reverse()
 
@@ -97,20 +92,14 @@ class CriticalPath:
             lines.append(f"{ns / 1e6:10.2f} ms  {kind:<9} {times:>6} x  {where}")
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return f"<critical path of {len(self.steps)} steps, {self.length_ns / 1e6:.2f} ms>"
+    __repr__ = __str__
 
 
 #: Kinds of nodes -> what the time before them is.
 _KINDS = {"push": "issuing", "wait": "issuing", "end": "operation", "over": "wait"}
 
 
-def _step(kind: str, what: Any, begin_ns: int, end_ns: int, zero_ns: int) -> PathStep:
+def _step(kind: str, what: Any, begin_ns: int, end_ns: int) -> PathStep:
     if isinstance(what, Wait):
-        recorded_ns = what.begin_ns if kind == "issuing" else what.end_ns
-        name, number, place = what.kind, 0, ""
-    else:
-        runs = kind == "operation"
-        recorded_ns = what.ended_ns if runs else what.pushed_ns
-        name, number, place = what.name, what.number, what.place if runs and not what.inline else ""
-    return PathStep(kind, name, number, place, what.site, begin_ns, end_ns, recorded_ns - zero_ns)
+        return PathStep(kind, what.kind, 0, what.site, begin_ns, end_ns)
+    return PathStep(kind, what.name, what.number, what.site, begin_ns, end_ns)

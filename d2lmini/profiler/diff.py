@@ -2,9 +2,8 @@
 
     print(before.diff(after))
 
-The lines of the two programs are aligned by their text, in the order of their first activity, so an
-inserted line does not shift all others; a changed line is compared with the line in its place, if
-both issue the same operations. Within a line the operations of each name are counted.
+The lines of the two programs are matched by their text; a changed line is compared with the first
+changed line of the other that does the same. Within a line the operations of each name are counted.
 
 >>> from d2lmini import engine, nd, profile
 >>> def program(twice):
@@ -25,9 +24,10 @@ time, more than a fiftieth of the longer run and more than a millisecond.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from d2lmini.profiler.records import Operation, Wait, begin_of
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -123,9 +123,7 @@ class Line:
     and of waits by their kind."""
 
     def __init__(self, where: str):
-        place, _, text = where.partition(": ")
         self.where = where
-        self.text = text or place
         self.operations: dict[str, list[float]] = defaultdict(list)
         self.waits: dict[str, list[float]] = defaultdict(list)
 
@@ -135,45 +133,31 @@ class Line:
         return {*self.operations, *self.waits}
 
 
-def _lines_of(trace: Trace) -> list[Line]:
-    """The active lines, in the order of their first activity."""
-    activities: list[tuple[int, Any]] = [(o.pushed_ns, o) for o in trace.operations]
-    activities += ((wait.begin_ns, wait) for wait in trace.waits)
+def _lines_of(trace: Trace) -> dict[str, Line]:
+    """The active lines by their text, in the order of their first activity."""
     lines: dict[str, Line] = {}
-    for _, activity in sorted(activities, key=lambda pair: pair[0]):
-        line = lines.setdefault(activity.where, Line(activity.where))
-        if hasattr(activity, "kind"):
+    activities: list[Operation | Wait] = [*trace.operations, *trace.waits]
+    for activity in sorted(activities, key=begin_of):
+        place, _, text = activity.where.partition(": ")
+        line = lines.setdefault(text or place, Line(activity.where))
+        if isinstance(activity, Wait):
             line.waits[activity.kind].append(activity.seconds)
         else:
             line.operations[activity.name].append(activity.run_ns / 1e9)
-    return list(lines.values())
+    return lines
 
 
 def _pair_lines(
-    old: Sequence[Line], new: Sequence[Line]
+    old: dict[str, Line], new: dict[str, Line]
 ) -> Iterator[tuple[Line | None, Line | None]]:
-    """Each line and its partner in the other run: the same text, what does the same in its place,
-    or the same text elsewhere."""
-    gone: list[Line] = []
-    come: list[Line] = []
-    texts = [line.text for line in old], [line.text for line in new]
-    for same, i, j, k, m in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
-        if same == "equal":
-            yield from zip(old[i:j], new[k:m], strict=True)
-            continue
-        for line in old[i:j]:
-            partner = next((n for n in range(k, m) if new[n].names == line.names), None)
-            if partner is None:
-                gone.append(line)
-            else:
-                come += new[k:partner]
-                yield line, new[partner]
-                k = partner + 1
-        come += new[k:m]
-    for line in gone:
-        moved = next((other for other in come if other.text == line.text), None)
-        if moved is not None:
-            come.remove(moved)
-        yield line, moved
-    for line in come:
+    """Each line and its partner in the other run: the same text, or of the lines that only the
+    other has the first that does the same."""
+    come = {text: line for text, line in new.items() if text not in old}
+    for text, line in old.items():
+        if text in new:
+            yield line, new[text]
+        else:
+            same = next((text for text, other in come.items() if other.names == line.names), None)
+            yield line, None if same is None else come.pop(same)
+    for line in come.values():
         yield None, line

@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 _HAND_OVER_NS = 1_000_000
 #: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
 _BREATH_NS = 100_000
-#: A large operation on the CPU is split into pieces for idle workers (predicted us).
-_CUT_US = 500.0
-#: Larger predictions mean: duration unknown.
-_UNKNOWN_US = 1e8
-
-
 _began_ns = attrgetter("began_ns")
 _begin_ns = attrgetter("begin_ns")
 
@@ -289,7 +283,7 @@ class IdleAttribution:
             since_ns = now
         if operation.is_copy:
             cause = "transfer"
-        elif self._is_cut(operation) and here:
+        elif operation.number in self.trace.shared and here:
             cause = "work"
         else:
             alone = self.begin_ns < gap.free_ns and since_ns < gap.free_ns
@@ -303,10 +297,6 @@ class IdleAttribution:
                 end_ns = begin_ns
         gap.add(cause, operation.site, began_ns, end_ns)
         return began_ns
-
-    def _is_cut(self, operation: Operation) -> bool:
-        """True if idle CPU workers compute pieces of the operation. (Traces do not record this.)"""
-        return operation.ctx.is_cpu and _CUT_US <= operation.predicted_us < _UNKNOWN_US
 
     def front(
         self, thread: str, site: Site | None, begin_ns: int, end_ns: int

@@ -48,11 +48,10 @@ HIDDEN = {
     "in": "(x == value).sum() stays an array; read it when the loop is over",
     "__array__": "use the function of nd, or write asnumpy() where the value is needed",
     "dlpack": "write wait_to_read() before it, where waiting costs least",
-    "boolean_mask": "multiply by the mask, or use nd.where: then the shape depends on no value",
 }
 
 #: Kinds that are explicit, if the program's own line calls them.
-READING = frozenset({"asnumpy", "asscalar", "item", "tolist", "asnumpy_view"})
+READING = frozenset({"asnumpy", "asscalar", "item", "tolist"})
 
 #: Prefixes of our functions whose purpose is to read values.
 _READERS = tuple("save load export assert_ check_ compare same almost_equal to_dlpack".split())

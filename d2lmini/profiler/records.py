@@ -49,6 +49,11 @@ class Wait(NamedTuple):
         return callsite.describe(self.site)
 
 
+def begin_of(step: Operation | Wait) -> int:
+    """When the program came to it: the push of an operation, the begin of a wait."""
+    return step.begin_ns if isinstance(step, Wait) else step.pushed_ns
+
+
 class SplitRecord(NamedTuple):
     """The split part of an operation.
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from types import CodeType
@@ -130,42 +130,33 @@ class Row:
         return callsite.describe(self.site)
 
 
-class Ledger:
+class Ledger(list[Row]):
     """The rows, the longest waits first; prints as a table."""
 
-    def __init__(self, rows: list[Row], elapsed_s: float):
-        self.rows = rows
+    def __init__(self, rows: Iterable[Row], elapsed_s: float):
+        super().__init__(sorted(rows, key=lambda row: -row.seconds))
         self.elapsed_s = elapsed_s
 
     @property
     def seconds(self) -> float:
         """Total of all waits; with several threads it may exceed the elapsed time."""
-        return sum(row.seconds for row in self.rows)
+        return sum(row.seconds for row in self)
 
     @property
     def times(self) -> int:
         """Number of waits."""
-        return sum(row.times for row in self.rows)
+        return sum(row.times for row in self)
 
     @property
     def hidden(self) -> list[Row]:
         """The lines with hidden waits."""
-        return [row for row in self.rows if row.hidden]
-
-    def __getitem__(self, i: int) -> Row:
-        return self.rows[i]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
+        return [row for row in self if row.hidden]
 
     def __str__(self) -> str:
-        if not self.rows:
+        if not self:
             return "no wait"
         head = ("seconds", "times", "wait", "line", "waited for", "held meanwhile")
-        lines = align([head, *map(_cells, self.rows)], ">><<<<")
+        lines = align([head, *map(_cells, self)], ">><<<<")
         share = f", {self.seconds / self.elapsed_s:.0%} of the time" if self.elapsed_s else ""
         waits = "1 wait" if self.times == 1 else f"{self.times} waits"
         lines.append(f"{1e3 * self.seconds:.3f} ms in {waits}{share}")
@@ -207,7 +198,7 @@ def ledger_of(trace: Trace) -> Ledger:
     for key, row in rows.items():
         if lengths[key]:
             row.awaited = examples[max(lengths[key], key=lengths[key].__getitem__)]
-    return Ledger(sorted(rows.values(), key=lambda row: -row.seconds), trace.seconds)
+    return Ledger(rows.values(), trace.seconds)
 
 
 def _find_held(trace: Trace) -> dict[int, list[int]]:

@@ -43,14 +43,6 @@ globals().update(
 )
 
 
-def _boolean_mask(data: Symbol, index: Symbol, axis: int = 0) -> None:
-    """Refused for Symbols: the result's shape depends on values, and a graph needs known shapes."""
-    raise NotImplementedForSymbol("contrib.boolean_mask")
-
-
-vars(globals()["contrib"])["boolean_mask"] = _boolean_mask
-
-
 def __getattr__(name: str) -> Any:
     if name in registry:  # ops with a leading underscore
         return getattr(globals()["op"], name)

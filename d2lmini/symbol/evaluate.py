@@ -40,14 +40,12 @@ def evaluate(
     values: Mapping[Node, Any],
     watch: Watch | None = None,
     ctx: Context | None = None,
-    places: Mapping[Node, Context] | None = None,
     keys: Sequence[Any] = (),
 ) -> list[Any]:
     """The values of `entries`, given those of the variables: all NDArrays, or all Symbols.
 
     watch: called with each call of an op, its inputs and its outputs. ctx: the context of arrays
-    made without inputs. places: the context of each node; inputs from elsewhere are copied there.
-    keys: what the nodes of a trace draw with.
+    made without inputs. keys: what the nodes of a trace draw with.
     MXNetError for a variable without a value.
     """
     symbolic = any(isinstance(value, Symbol) for value in values.values())
@@ -61,9 +59,6 @@ def evaluate(
             labels = dict(node.labels)
             y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, node.given)
             return list(y) if len(y._entries) > 1 else [y]
-        if places:
-            inputs = [None if x is None else x.as_in_context(places[node]) for x in inputs]
-            return call_node(node, inputs, None if inputs else places[node])
         return call_node(node, inputs, None if inputs else ctx, keys)
 
     with without_casts() if symbolic else nullcontext():

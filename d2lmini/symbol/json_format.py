@@ -17,11 +17,8 @@ number of a node, of its output, and of the writes to it before (BatchNorm chang
 'arg_nodes' are the variables, 'heads' the outputs, and 'node_row_ptr' counts outputs, including
 hidden ones. Parameters have a file of their own, see `nd.save` and `HybridBlock.export`.
 
-Reading also accepts the form of older versions: attributes under 'param' and labels under 'attr',
-inputs without a version, and omitted parameters that every op of the kind has.
-
-A file is untrusted: each row is checked before it becomes a node, nothing in the file is executed,
-and any error is an MXNetError that names the file and the node.
+A file is untrusted: nothing in it is executed, and any error is an MXNetError that names the file
+and the node.
 
 Convert a graph to ops that MXNet has.
 
@@ -43,16 +40,15 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, count
 from os import PathLike, fspath
-from typing import Any, NoReturn
+from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.device import files
 from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import Fluent
-from d2lmini.symbol.compose import initial_label
 from d2lmini.symbol.lists import attribute_texts
-from d2lmini.symbol.naming import HIDDEN, decode_label, encode_label, text_of
+from d2lmini.symbol.naming import HIDDEN, check_labels, decode_label, encode_label, text_of
 from d2lmini.symbol.symbol import Symbol
 
 #: The version of MXNet with this format: 1.9.1.
@@ -72,7 +68,7 @@ def load(fname: str | PathLike[str]) -> Symbol:
             text = file.read()
         except UnicodeDecodeError as problem:
             raise MXNetError(f"load: {fspath(fname)!r} is not JSON but bytes: {problem}") from None
-    return _Reading(f"load: {fspath(fname)!r}").symbol(text)
+    return _read(text, f"load: {fspath(fname)!r}")
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -133,6 +129,14 @@ def _outputs_in_mxnet(node: Node) -> int:
 #: More outputs than any op has; a file that claims more is damaged.
 _MOST_OUTPUTS = 1 << 16
 
+#: What a table raises that MXNet did not write.
+_MISFITS = (
+    TypeError, ValueError, LookupError, ArithmeticError, AttributeError, MXNetError,
+)  # fmt: skip
+
+#: MXNet's attributes that we do not need: counted inputs, number types, outdated attributes.
+_UNSAID = frozenset({"num_args", "is_int", "ctx", "keep_highest", "target_shape"})
+
 
 def load_json(text: str) -> Symbol:
     """The Symbol that `tojson` or MXNet wrote.
@@ -142,114 +146,79 @@ def load_json(text: str) -> Symbol:
     """
     if not isinstance(text, str):
         raise TypeError(f"load_json: expected the text of a Symbol, got {type(text).__name__}")
-    return _Reading("load_json").symbol(text)
+    return _read(text, "load_json")
 
 
-class _Reading:
-    """Converts one table to nodes. label: the caller and the file, for error messages."""
-
-    def __init__(self, label: str):
-        self.label = label
-        self.nodes: list[Node] = []
-
-    def fail(self, text: str) -> NoReturn:
-        raise MXNetError(f"{self.label}: {text}")
-
-    def fail_here(self, text: str) -> NoReturn:
-        self.fail(f"node number {len(self.nodes)} is not as MXNet writes it: {text}")
-
-    def expect(self, kind: type, value: Any, what: str) -> Any:
-        """`value`, after a check of its type."""
-        if not isinstance(value, kind):
-            self.fail_here(f"{what} is {_brief(value)}, expected {_KINDS[kind]}")
-        return value
-
-    def symbol(self, text: str) -> Symbol:
-        try:
-            table = json.loads(text)
-        except (ValueError, RecursionError) as problem:
-            self.fail(f"this is not JSON: {problem}")
-        if not isinstance(table, dict) or "nodes" not in table or "heads" not in table:
-            self.fail("this JSON is not a Symbol: it has no 'nodes' or no 'heads'")
-        for record in self.expect(list, table["nodes"], "the table 'nodes'"):
-            self.nodes.append(self.node(self.expect(dict, record, "it")))
-        heads = self.entries(table["heads"], "'heads'")
+def _read(text: str, where: str) -> Symbol:
+    """The Symbol in a text; `where` begins the messages of errors."""
+    try:
+        table = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise MXNetError(f"{where}: this is not JSON: {problem}") from None
+    if not isinstance(table, dict) or "nodes" not in table or "heads" not in table:
+        raise MXNetError(f"{where}: this JSON is not a Symbol: it has no 'nodes' or no 'heads'")
+    nodes: list[Node] = []
+    row: Any = None
+    try:
+        for row in table["nodes"]:
+            nodes.append(_node(row, nodes))
+        row = {"name": "heads"}
+        heads = _entries(table["heads"], nodes)
         if not heads:
-            self.fail("this Symbol has no outputs: 'heads' is empty")
-        return Symbol(tuple(heads))
-
-    def entries(self, inputs: Any, what: str) -> list[Entry]:
-        """[node, output] or [node, output, version] as entries of existing nodes."""
-        found = []
-        for input_ in self.expect(list, inputs, what):
-            numbers = self.expect(list, input_, f"an entry of {what}")
-            if not 2 <= len(numbers) <= 3 or any(type(n) is not int or n < 0 for n in numbers):
-                self.fail_here(
-                    f"an entry of {what} is {_brief(numbers)}, expected [node, output, version]"
-                )
-            number, output = numbers[:2]
-            if number >= len(self.nodes):
-                self.fail_here(
-                    f"{what} names node {_brief(number)}, of which only {len(self.nodes)} come "
-                    "before it"
-                )
-            node = self.nodes[number]
-            if output >= node.n_outputs:
-                self.fail(
-                    f"{what} of node number {len(self.nodes)} asks for output {_brief(output)} of "
-                    f"{_brief(node.name)}, which has {node.n_outputs}"
-                )
-            found.append((node, output))
-        return found
-
-    def node(self, record: dict[str, Any]) -> Node:
-        """One row of the table."""
-        name = self.expect(str, record.get("name"), "its 'name'")
-        kind = self.expect(str, record.get("op"), f"'op' of {_brief(name)}")
-        inputs = self.entries(record.get("inputs"), f"'inputs' of {_brief(name)}")
-        said: dict[str, str] = {}
-        for key in ("attr", "attrs", "param"):
-            said |= self.expect(dict, record.get(key) or {}, f"{key!r} of {_brief(name)}")
-        for key, value in said.items():
-            self.expect(str, value, f"attribute {_brief(key)} of {_brief(name)}")
-        if kind == "null":
-            return Node(None, name, labels={decode_label(k): v for k, v in said.items()})
-        op = registry.get(kind)
-        if op is None or not op.in_mxnet:
-            self.fail(
-                f"node {_brief(name)} is of the op {_brief(kind)}, which d2lmini does not have"
-            )
-        labels = {decode_label(k): v for k, v in said.items() if _is_label(k)}
-        words = {k: v for k, v in said.items() if not _is_label(k)}
-        try:
-            attrs = op.bind_attributes((), _in_our_words(op, words), 0)
-            given = {k: v for k, v in words.items() if k in op.attr_set}
-            places = _in_places(op, name, inputs, attrs)
-            node = Node(op, name, places, attrs, labels=labels, given=given)
-            count = node.n_outputs
-            node.mutated  # noqa: B018
-        except (TypeError, ValueError, LookupError, ArithmeticError, MXNetError) as problem:
-            self.fail(f"node {_brief(name)}: {_brief(str(problem), plain=True)}")
-        if not 0 <= count <= _MOST_OUTPUTS:
-            self.fail(f"node {_brief(name)}: its attributes ask for {_brief(count)} outputs")
-        return node
+            raise ValueError("the Symbol has no outputs")
+    except _MISFITS as problem:
+        name = row.get("name") if isinstance(row, dict) else row
+        raise MXNetError(
+            f"{where}: node {_brief(repr(name))}, number {len(nodes)}, is not as MXNet writes it: "
+            f"{_brief(str(problem))}"
+        ) from None
+    return Symbol(tuple(heads))
 
 
-_KINDS: dict[type, str] = {list: "a list", dict: "an object", str: "a text"}
-
-
-def _brief(value: Any, plain: bool = False) -> str:
-    """A value from a file, shortened for a message."""
-    text = value if plain else repr(value)
+def _brief(text: str) -> str:
+    """A text from a file, shortened for a message."""
     return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"
+
+
+def _entries(inputs: Any, nodes: Sequence[Node]) -> list[Entry]:
+    """[node, output] or [node, output, version] as entries of these nodes."""
+    found = []
+    for number, output, *_ in inputs:
+        is_known = type(number) is type(output) is int and 0 <= number < len(nodes)
+        if not is_known or not 0 <= output < nodes[number].n_outputs:
+            raise ValueError(
+                f"[{number!r}, {output!r}] is no [node, output] of the {len(nodes)} nodes before it"
+            )
+        found.append((nodes[number], output))
+    return found
+
+
+def _node(row: Any, nodes: Sequence[Node]) -> Node:
+    """One row of the table."""
+    kind, name = row["op"], row["name"]
+    if not isinstance(name, str):
+        raise TypeError(f"its name is {name!r}")
+    inputs = _entries(row["inputs"], nodes)
+    said: dict[str, str] = {**(row.get("attr") or {}), **(row.get("attrs") or {})}
+    check_labels(said)
+    if kind == "null":
+        return Node(None, name, labels={decode_label(k): v for k, v in said.items()})
+    op = registry.get(kind)
+    if op is None or not op.in_mxnet:
+        raise MXNetError(f"the op {kind!r} is none that d2lmini and MXNet have")
+    labels = {decode_label(k): v for k, v in said.items() if _is_label(k)}
+    words = {k: v for k, v in said.items() if not _is_label(k)}
+    attrs = op.bind_attributes((), _in_our_words(op, words), 0)
+    given = {k: v for k, v in words.items() if k in op.attr_set}
+    node = Node(op, name, _in_places(op, inputs, attrs), attrs, labels=labels, given=given)
+    if not 0 <= node.n_outputs <= _MOST_OUTPUTS:
+        raise MXNetError(f"its attributes ask for {node.n_outputs} outputs")
+    node.mutated  # noqa: B018
+    return node
 
 
 def _is_label(key: str) -> bool:
     return key.startswith("__") or key.endswith(HIDDEN)
-
-
-#: MXNet's attributes that we do not need: counted inputs, number types, outdated attributes.
-_UNSAID = frozenset({"num_args", "is_int", "ctx", "keep_highest", "target_shape"})
 
 
 def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
@@ -263,32 +232,19 @@ def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _in_places(
-    op: Op, name: str, inputs: list[Entry], attrs: dict[str, Any]
-) -> tuple[Entry | None, ...]:
-    """The inputs in the positions that the op expects. MXNet lists only inputs in use; an old file
-    also omits parameters, which become variables."""
-    if op.variadic:
-        if not inputs:
-            raise MXNetError(f"{op.name} takes one input or more, got none")
-        return tuple(inputs)
+def _in_places(op: Op, inputs: list[Entry], attrs: dict[str, Any]) -> tuple[Entry | None, ...]:
+    """The inputs in the positions that the op expects: MXNet lists only inputs in use."""
     names = op.input_names
-    if len(inputs) > len(names):
-        raise MXNetError(f"{op.name} takes {len(names)} inputs, got {len(inputs)}")
+    if op.variadic and inputs:
+        return tuple(inputs)
     optional = op.optional(attrs)
     used = [n for i, n in enumerate(names) if i < op.n_required or n in optional]
+    if op.variadic or not len(used) <= len(inputs) <= len(names):
+        raise MXNetError(f"{op.name} takes {len(used) or 'one or more'} inputs, got {len(inputs)}")
     if len(inputs) > len(used):
         return tuple(inputs)
-    new = [
-        (Node(None, f"{name}_{arg}", labels=initial_label(op, arg)), 0)
-        for arg in used[len(inputs) :]
-    ]
-    placed: list[Entry | None] = [None] * len(names)
-    for arg, entry in zip(used, [*inputs, *new], strict=True):
-        placed[names.index(arg)] = entry
-    while placed and placed[-1] is None:
-        placed.pop()
-    return tuple(placed)
+    given = dict(zip(used, inputs))
+    return tuple([given.get(n) for n in names[: names.index(used[-1]) + 1]]) if used else ()
 
 
 def _reduce(self: Symbol) -> tuple[Any, ...]:

@@ -104,24 +104,3 @@ def attributes(node: Node) -> dict[str, str]:
     both names: 'lr_mult' and '__lr_mult__'."""
     hidden = {f"__{key}__": value for key, value in node.labels.items() if key in HIDDEN}
     return {**attribute_texts(node), **node.labels, **hidden}
-
-
-def describe(entries: Sequence[Entry]) -> str:
-    """A text with all nodes, in the format of MXNet's `debug_str`."""
-    if len(entries) == 1 and entries[0][0].op is None:
-        return f"Variable:{entries[0][0].name}\n"
-    lines = ["Symbol Outputs:"]
-    lines += [f"\toutput[{i}]={node.name}({j})" for i, (node, j) in enumerate(entries)]
-    writes: dict[Entry, int] = {}  # how often each value has been changed so far
-    for node in topological(entries):
-        if node.op is None:
-            lines.append(f"Variable:{node.name}")
-            continue
-        lines += ["-" * 20, f"Op:{node.op.mxnet_name or node.op.name}, Name={node.name}", "Inputs:"]
-        for entry in node.mutated:
-            writes[entry] = writes.get(entry, 0) + 1
-        for i, (source, j) in enumerate(node.sources):
-            lines.append(f"\targ[{i}]={source.name}({j}) version={writes.get((source, j), 0)}")
-        known = attributes(node)
-        lines += ["Attrs:", *(f"\t{key}={known[key]}" for key in sorted(known))] if known else []
-    return "\n".join(lines) + "\n"

@@ -7,9 +7,8 @@
 True
 
 A box is a call of an op, with its name, its attributes and its parameters; rounded boxes are
-variables. An edge is labelled with the shape of its value, where known. The shade shows the kind of
-work of a box, derived from its op (`kind_of`); a bold frame marks outputs. A picture needs only a
-browser. A notebook shows a Symbol that is the last value of a cell this way.
+variables. An edge is labelled with the shape of its value, where known; a bold frame marks outputs.
+A notebook shows a Symbol that is the last value of a cell this way.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.draw.picture import Drawing
-from d2lmini.draw.svg import MARGIN, Box, Look, diagram, draw_legend, page, shorten
+from d2lmini.draw.svg import Box, Look, diagram, page, shorten
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ops.shown import shown_name, shown_with_number
 from d2lmini.symbol import lists
@@ -30,29 +29,7 @@ from d2lmini.symbol.symbol import Symbol
 MOST = 300
 
 
-#: The look of each kind of work; the shades differ in grey, too.
-KINDS = {
-    "variable": Look("variable", "#ffffff", "#222222"),
-    "product": Look("products: layers with weights, dot", "#1f5f99", "#ffffff"),
-    "many": Look("many to one: norms, pooling, sums", "#7fb2dd", "#111111"),
-    "each": Look("element by element", "#d3e6f5", "#111111"),
-    "move": Look("moves elements", "#ffffff", "#222222", "4 2"),
-    "chance": Look("draws numbers", "#eeeeee", "#222222", "1 2"),
-}
-
-
-def kind_of(node: Node) -> str:
-    """The kind of work of a node, derived from facts of its op."""
-    op = node.op
-    if op is None:
-        return "variable"
-    if op.random:
-        return "chance"
-    if callable(op.flops) and len(op.input_names) > 1:
-        return "product"
-    if op.flops == 0:
-        return "move"
-    return "each" if op.elementwise else "many"
+VARIABLE, OPERATION = Look("variable", "#ffffff", "#222222"), Look("op", "#d3e6f5", "#111111")
 
 
 class Picture(Drawing):
@@ -81,12 +58,6 @@ class Picture(Drawing):
         ]
         boxes = [self._box(node, folded, node in outputs) for node in self.nodes]
         parts, width, height = diagram(boxes, edges)
-        used = {kind_of(node) for node in self.nodes}
-        for kind, look in KINDS.items():
-            if kind in used:
-                height += 15
-                parts.append(draw_legend(MARGIN, height, look, kind == "variable"))
-                width = max(width, 50 + 5.4 * len(look.means))
         svg = page(width + 40, height + 20, parts)
         super().__init__(svg, f"picture of {', '.join(sorted(node.name for node in outputs))}")
 
@@ -97,7 +68,7 @@ class Picture(Drawing):
         title += [callsite.describe(node.site)] if node.site else []
         shapes = dict.fromkeys(self._shape((node, i)) for i in range(node.n_outputs))
         label = ", ".join(shapes) if node.op is not None else ""
-        look = KINDS[kind_of(node)]
+        look = VARIABLE if node.op is None else OPERATION
         return Box(lines, look, node.op is None, is_output, "\n".join(title), label)
 
     def _shape(self, entry: Entry) -> str:

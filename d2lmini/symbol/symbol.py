@@ -169,10 +169,6 @@ class Symbol(Fluent):
         entries = {node: given[node.name]._entry for node in variables if node.name in given}
         return type(self)(lists.substitute(self._entries, entries, name))
 
-    def _compose(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> None:
-        """Like `__call__`, but changes this Symbol."""
-        self._entries = self(*args, name=name, **kwargs)._entries
-
     # -- attributes --------------------------------------------------------------------------------
 
     def attr(self, key: str) -> str | None:
@@ -195,10 +191,6 @@ class Symbol(Fluent):
         that share the node see them. ValueError for values that are not strings."""
         node = self._entries[0][0]
         node.labels = {**node.labels, **labels_of(labels)}
-
-    def debug_str(self) -> str:
-        """A text with all nodes in order, with inputs and attributes."""
-        return lists.describe(self._entries)
 
     # -- outputs -----------------------------------------------------------------------------------
 
@@ -245,13 +237,6 @@ class Symbol(Fluent):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise NotImplementedForSymbol("x[...] = value")
-
-    def gradient(self, wrt: Any) -> NoReturn:
-        """Refused with MXNetError, as in MXNet: gradients are computed after binding to arrays."""
-        raise MXNetError(
-            "gradient: not implemented for Symbols, in MXNet neither; bind it and call backward() "
-            "of the executor, or compute with arrays under autograd.record()"
-        )
 
 
 def _explain(kind: str, name: str) -> str:

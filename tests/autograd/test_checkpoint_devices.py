@@ -5,30 +5,8 @@ from __future__ import annotations
 from gpu_kinds import some_gpus
 from hybrid_nets import numbers, row
 
-from d2lmini import autograd, cpu, gluon, nd, random
+from d2lmini import autograd, nd, random
 from d2lmini.gluon import nn
-
-
-def test_a_step_on_several_devices():
-    contexts = [cpu(0), cpu(1)]
-    answers = []
-    for checkpoint in (lambda f, *xs: f(*xs), autograd.checkpoint):
-        random.seed(2)
-        net = row(nn.Dense(4, activation="tanh"), nn.BatchNorm(), nn.Dropout(0.5), nn.Dense(2))
-        net.initialize(ctx=contexts)
-        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
-        for _ in range(2):
-            with autograd.record():
-                losses = [
-                    (checkpoint(net, x) ** 2).sum()
-                    for x in gluon.utils.split_and_load(numbers([(6, 3)])[0], contexts)
-                ]
-            autograd.backward(losses)
-            trainer.step(6)
-        params = net.collect_params().values()
-        answers.append([p.data(c).asnumpy() for p in params for c in contexts])
-    for a, b in zip(*answers, strict=True):
-        assert a.tobytes() == b.tobytes()
 
 
 def test_a_function_may_use_two_devices(gpu_kind):

@@ -33,46 +33,6 @@ def values(*arrays: nd.NDArray) -> list:
 
 # -- operations without a gradient -----------------------------------------------------------------
 
-FLAT: dict[str, Callable] = {
-    "comparison": lambda x: x > 0,
-    "of computed values": lambda x: (x * 2).exp() == x,
-    "argmax": lambda x: x.argmax(axis=0),
-    "sum of comparisons": lambda x: ((x * 2) > 0).sum(),
-    "accuracy": lambda x: (x.argmax(axis=0) == 1).mean(),
-    "round": lambda x: (x * x).round(),
-    "sign": lambda x: x.sign() * 3,
-    "int32": lambda x: (x > 0).astype("int32"),
-}
-
-
-class Flat(gluon.HybridBlock):
-    def __init__(self, function: Callable):
-        super().__init__()
-        self.function = function
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return self.function(x)
-
-
-@pytest.mark.parametrize("name", FLAT)
-@pytest.mark.parametrize("hybrid", [False, True])
-def test_heads_without_a_gradient_give_zeros(name, hybrid):
-    """(As MXNet: each of these was run there.)"""
-    x, w = leaf([1, -2, 3]), leaf([4, 5, 6], "add")
-    call = Flat(FLAT[name])
-    call.hybridize(hybrid)
-    x.grad[:] = w.grad[:] = 7
-    with autograd.record():
-        y = call(x)
-    (g,) = autograd.grad(y, [x], retain_graph=True)
-    (second,) = autograd.grad(y, [x], nd.ones_like(y) * 3, create_graph=True)
-    y.backward(retain_graph=True)
-    y.backward(nd.ones_like(y))
-    with autograd.record():
-        both = [call(w), (w * w).sum()]
-    autograd.backward(both)
-    assert values(g, second, x.grad, w.grad) == [[0, 0, 0]] * 3 + [[15, 17, 19]]
-
 
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_second_order_of_one_output_of_several(hybrid):

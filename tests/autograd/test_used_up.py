@@ -68,67 +68,6 @@ PROGRAMS = {
         """,
         [0.070650816, 0.078213714, 0.07941337],
     ),
-    "weights change between": (
-        """
-        w, s = leaf(2.), nd.array([1.])
-        for i in range(3):
-            with autograd.record():
-                s = s * w
-                l = (s * s).sum()
-            l.backward()
-            keep(w.grad)
-            w[:] = w - 0.1 * w.grad
-        """,
-        [4.0, 12.8, 6.5535989],
-    ),
-    "beside another leaf": (
-        """
-        with autograd.record():
-            a = x * 2
-        a.backward()
-        with autograd.record():
-            c = a * w
-        x.grad[:] = 7
-        c.backward()
-        keep(x.grad)
-        keep(w.grad)
-        """,
-        [7, 4],
-    ),
-    "beside its own leaf": (
-        """
-        with autograd.record():
-            a = x * 3
-        a.backward()
-        with autograd.record():
-            c = a * x
-        c.backward()
-        keep(x.grad)
-        """,
-        [6],
-    ),
-    "alone it has no history": (
-        """
-        with autograd.record():
-            a = x * 2
-        a.backward()
-        with autograd.record():
-            c = (a * 3).tanh()
-        refused(c)
-        """,
-        [-1],
-    ),
-    "a head twice, and one from its midst": (
-        """
-        with autograd.record():
-            a = x * x
-            b = a * 3
-        b.backward()
-        refused(b)
-        refused(a)
-        """,
-        [-1, -1],
-    ),
     "retained, then not": (
         """
         with autograd.record():
@@ -144,57 +83,6 @@ PROGRAMS = {
         """,
         [12, -1, 8],
     ),
-    "a retained part still counts": (
-        """
-        with autograd.record():
-            a = x * x
-        a.backward(retain_graph=True)
-        with autograd.record():
-            c = a * w
-        c.backward()
-        keep(x.grad)
-        keep(w.grad)
-        """,
-        [20, 4],
-    ),
-    "recorded before, walked after": (
-        """
-        with autograd.record():
-            a = x * 2
-            b, c = a * 3, a * 4
-        b.backward()
-        refused(c)
-        """,
-        [-1],
-    ),
-    "several heads": (
-        """
-        with autograd.record():
-            a = x * 2
-            b = a * w
-        autograd.backward([a, b])
-        keep(x.grad)
-        refused(b)
-        with autograd.record():
-            c = a * w + b
-        c.backward()
-        keep(w.grad)
-        """,
-        [12, -1, 4],
-    ),
-    "autograd.grad uses up": (
-        """
-        with autograd.record():
-            a = x * 2
-        keep(autograd.grad(a, [x])[0])
-        with autograd.record():
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        keep(x.grad)
-        """,
-        [2, 4, 0],
-    ),
     "autograd.grad uses up what leads to no variable": (
         """
         with autograd.record():
@@ -208,61 +96,6 @@ PROGRAMS = {
         keep(x.grad)
         """,
         [60, 0, 15],
-    ),
-    "overwritten after": (
-        """
-        with autograd.record():
-            a = x * x
-            l = a.sum()
-        l.backward()
-        a[:] = 5
-        with autograd.record():
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        """,
-        [5],
-    ),
-    "written while recording": (
-        """
-        with autograd.record():
-            a = x * x
-        a.backward()
-        with autograd.record():
-            a[:] = 5
-            a += 1
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        """,
-        [6],
-    ),
-    "a recorded value written into it": (
-        """
-        with autograd.record():
-            a = x * x
-        a.backward()
-        with autograd.record():
-            a[:] = w * 2
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        """,
-        [20],
-    ),
-    "it becomes a leaf": (
-        """
-        with autograd.record():
-            a = x * x
-        a.backward()
-        a.attach_grad()
-        with autograd.record():
-            b = a * a
-        b.backward()
-        keep(a.grad)
-        keep(x.grad)
-        """,
-        [8, 4],
     ),
     "a Function": (
         """
@@ -280,79 +113,6 @@ PROGRAMS = {
         keep(w.grad)
         """,
         [8, -1, 20],
-    ),
-    "views": (
-        """
-        x, w = leaf(2., 3.), leaf(4.)
-        with autograd.record():
-            a = x * x
-        a.backward()
-        with autograd.record():
-            c = a[1] * w + a.reshape((2, 1))[0] * w + a[0:1] * w
-        c.backward()
-        keep(x.grad)
-        keep(w.grad)
-        """,
-        [[4, 6], 17],
-    ),
-    "several outputs": (
-        """
-        x = leaf(1., 2., 3., 4.)
-        with autograd.record():
-            a, b = nd.split(x, 2, axis=0)
-            l = a.sum()
-        l.backward()
-        with autograd.record():
-            m = (b * w).sum()
-        x.grad[:] = 9
-        m.backward()
-        keep(x.grad)
-        keep(w.grad)
-        """,
-        [[9, 9, 9, 9], 7],
-    ),
-    "gradients that add": (
-        """
-        x = leaf(2., req="add")
-        with autograd.record():
-            a = x * 2
-            b = a * 3
-        b.backward()
-        with autograd.record():
-            c = a * w + x
-        c.backward()
-        keep(x.grad)
-        """,
-        [7],
-    ),
-    "another thread uses it up": (
-        """
-        import threading
-        with autograd.record():
-            a = x * x
-        thread = threading.Thread(target=a.backward)
-        thread.start()
-        thread.join()
-        with autograd.record():
-            c = a * w
-        c.backward()
-        keep(w.grad)
-        """,
-        [4],
-    ),
-    "a net that feeds itself": (
-        """
-        for hybrid in (False, True):
-            block, y = net(hybrid), nd.array([[1.]])
-            for i in range(3):
-                with autograd.record():
-                    y = block(y)
-                    l = (y * y).sum()
-                l.backward()
-                keep(block.weight.grad())
-            refused(l)
-        """,
-        [4, 16, 64, -1] * 2,
     ),
     "what a net has computed": (
         """
@@ -391,25 +151,6 @@ PROGRAMS = {
         """,
         [7, 2, 1, -1, 3],
     ),
-    "leaves with 'null' alone": (
-        """
-        x = leaf(2., req="null")
-        with autograd.record():
-            a = x * 2
-            b = x * w
-            try:
-                x += 1
-            except mx.base.MXNetError:
-                keep(-2.)
-        refused(a)
-        refused(x)
-        try:
-            autograd.grad(b, [w, x])
-        except mx.base.MXNetError:
-            keep(-3.)
-        """,
-        [-2, -1, -1, -3],
-    ),
     "the same head twice: the last counts": (
         """
         with autograd.record():
@@ -422,28 +163,6 @@ PROGRAMS = {
         keep(autograd.grad([a, a], [x], [nd.array([10.]), None])[0])
         """,
         [8, 200, 2],
-    ),
-    "a head gradient of another shape": (
-        """
-        x = leaf(1., 2., 3.)
-        with autograd.record():
-            a = x * x
-        a.backward(nd.array([[1.], [2.], [3.]]), retain_graph=True)
-        keep(x.grad)
-        keep(autograd.grad(a, [x], nd.array([[3., 2., 1.]]))[0])
-        """,
-        [[2, 8, 18], [6, 8, 6]],
-    ),
-    "no variables": (
-        """
-        with autograd.record():
-            a = x * 2
-        try:
-            autograd.grad(a, [])
-        except AssertionError:
-            keep(-1.)
-        """,
-        [-1],
     ),
 }
 
@@ -539,29 +258,6 @@ def test_what_was_recorded_before_ends_there_too(hybrid, monkeypatch: pytest.Mon
         second.backward()
     assert net.weight.grad().asscalar() == 7 and net.bias.grad().asscalar() == 1
     assert w.grad.asscalar() == trunk.tanh().asscalar()
-
-
-def test_programs_for_mxnet_are_not_told():
-    a, w = used_up(), leaf(3)
-    with as_mxnet(), autograd.record():
-        y = a * w
-    y.backward()
-    assert w.grad.asscalar() == 6
-
-
-def test_what_is_detached_says_so_itself():
-    a, w = used_up().detach(), leaf(3)
-    with autograd.record():
-        y = a * w
-    y.backward()
-    assert w.grad.asscalar() == 6
-
-
-def test_the_words_for_a_head_are_mxnets():
-    words = "because it is not in a computational graph. You need to set is_recording to true"
-    for head in (used_up(), nd.ones(1)):
-        with pytest.raises(MXNetError, match=words):
-            head.backward()
 
 
 # -- what is freed ---------------------------------------------------------------------------------

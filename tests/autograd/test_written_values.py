@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import d2lmini
-from d2lmini import autograd, cpu, engine, gluon, gpu, kv, nd, virtual_gpus
+from d2lmini import autograd, engine, gluon, kv, nd
 from d2lmini.base import MXNetError
-from d2lmini.contrib import amp
 from d2lmini.device.storage import Chunk
 from d2lmini.gluon import nn
 
@@ -159,31 +158,6 @@ def test_gradients_of_gradients_and_a_second_backward(mode: str):
         assert x_before.asnumpy().tolist() == [1, 2]
 
 
-@every_mode
-def test_moving_statistics_that_the_net_also_reads(mode: str):
-    class Reads(nn.HybridBlock):
-        def __init__(self) -> None:
-            super().__init__()
-            with self.name_scope():
-                self.norm = nn.BatchNorm(in_channels=2, running_mean_initializer=d2lmini.init.One())
-
-        def hybrid_forward(self, F: Any, x: Any) -> Any:
-            mean = self.norm.running_mean
-            mean = mean.var() if F is d2lmini.sym else mean.data()
-            return F.broadcast_mul(x, mean) + 0 * self.norm(x)
-
-    with SCOPES.get(mode, nullcontext)():
-        net = Reads()
-        net.initialize()
-        hybridized(net, mode)
-        x = leaf([[1.0, 2.0], [3.0, 5.0]])
-        with autograd.record():
-            y = net(x)
-        y.backward()
-        assert x.grad.asnumpy().tolist() == [[1, 1], [1, 1]]
-        assert (net.norm.running_mean.data().asnumpy() != 1).all()
-
-
 # -- what is copied, and when ----------------------------------------------------------------------
 
 
@@ -244,71 +218,6 @@ def test_a_training_loop_copies_nothing(make: Callable, mode: str, copies: list)
     assert copies == []
 
 
-@pytest.mark.parametrize("store", ["device", "local"])
-@pytest.mark.parametrize("update_on_kvstore", [True, False])
-def test_a_training_loop_on_two_devices_copies_nothing(
-    store: str, update_on_kvstore: bool, copies: list
-):
-    with virtual_gpus(2):
-        contexts = [gpu(0), gpu(1)]
-        net = mlp()
-        net.initialize(ctx=contexts)
-        net.hybridize()
-        trainer = gluon.Trainer(
-            net.collect_params(), "sgd", {"momentum": 0.9}, kvstore=store,
-            update_on_kvstore=update_on_kvstore,
-        )  # fmt: skip
-        xs = [nd.ones((5, 6), ctx=ctx) for ctx in contexts]
-        for _ in range(3):
-            with autograd.record():
-                losses = [(net(x) ** 2).sum() for x in xs]
-            autograd.backward(losses)
-            trainer.step(10)
-            for x in xs:
-                x[:] = nd.ones((5, 6), ctx=x.context)
-        nd.waitall()
-    assert copies == []
-
-
-def test_accumulated_and_scaled_gradients_copy_nothing(copies: list):
-    net = mlp()
-    net.initialize()
-    x = nd.ones((5, 6))
-    net(x)
-    net.collect_params().setattr("grad_req", "add")
-    with amp.init():
-        trainer = gluon.Trainer(net.collect_params(), "sgd")
-        amp.init_trainer(trainer)
-        for _ in range(3):
-            for _ in range(2):
-                x[:] = 1
-                with autograd.record():
-                    loss = net(x).sum()
-                    with amp.scale_loss(loss, trainer) as scaled:
-                        pass
-                scaled.backward()
-            trainer.step(1)
-            net.collect_params().zero_grad()
-    assert copies == []
-
-
-def test_a_retained_graph_copies_each_value_once(copies: list):
-    x, w = nd.array([1.0, 2.0]), leaf([3.0, 4.0])
-    with autograd.record():
-        ys = [x * w, (x * w).tanh(), w * w]
-    for _ in range(3):
-        w[:] = 0
-        x[:] = 0
-    assert copies == [None, None]
-    autograd.backward(ys)
-    assert w.grad.asnumpy()[0] == pytest.approx(1 + 1 - np.tanh(3.0) ** 2 + 6)
-    with autograd.record():
-        y = x * w
-    del y
-    x[:] = 5
-    assert len(copies) == 2, "nothing is left that needs the value"
-
-
 def test_only_what_is_needed_is_copied(copies: list):
     """What a rule does not need, and other parts of the memory, are written as they are."""
     x, c = leaf([1, 2]), nd.ones(2)
@@ -333,37 +242,7 @@ def test_only_what_is_needed_is_copied(copies: list):
     assert x.grad.asnumpy().tolist() == [7, 7]
 
 
-def test_cells_of_views_are_forgotten():
-    x, rows = leaf([1, 2]), nd.zeros((1000, 2))
-    kept = []
-    for i in range(1000):
-        with autograd.record():
-            y = x * rows[i]
-        if i % 100 == 0:
-            kept.append(y)
-    assert len(rows._chunk.parts) < 30
-    rows[:] = 9
-    assert not rows._chunk.parts
-    autograd.backward(kept)
-    assert x.grad.asnumpy().tolist() == [0, 0]
-
-
 # -- places ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("flags", [None, {}, MODES["static"]])
-def test_on_devices(flags: dict | None):
-    with virtual_gpus(2):
-        net = nn.HybridLambda(lambda F, x, w: (x * 2) * w)
-        if flags is not None:
-            net.hybridize(**flags)
-        for here, there in ((gpu(0), gpu(1)), (gpu(1), cpu())):
-            x, w = nd.array([[1, 2], [3, 4]], ctx=here), leaf([5, 6], ctx=here)
-            with autograd.record():
-                y = net(x[1], w)
-            nd.array([[7, 7], [8, 8]], ctx=there).copyto(x)
-            y.backward()
-            assert w.grad.asnumpy().tolist() == [6, 8]
 
 
 def test_threads_that_write_their_rows_of_one_array():
@@ -388,29 +267,6 @@ def test_threads_that_write_their_rows_of_one_array():
     for thread in threads:
         thread.join()
     assert not wrong
-
-
-def test_a_result_in_the_memory_of_an_input():
-    """Another handle on an input is `out`: the tape saves the input before."""
-    for other in (lambda c: c.reshape((2,)), lambda c: c.detach()):
-        w, c = leaf([3, 4]), nd.array([1, 2])
-        with autograd.record():
-            y = nd.elemwise_mul(w, other(c), out=c)
-        y.backward()
-        assert w.grad.asnumpy().tolist() == [1, 2] and c.asnumpy().tolist() == [3, 8]
-
-
-def test_a_value_that_failed_stays_missing():
-    w = leaf([1.0, 1.0])
-    with engine.use("threaded", inline_below=0):
-        x = nd.random.normal(0, -1, shape=2)
-        with autograd.record():
-            y = x * w
-        x[:] = 5
-        y.backward()
-        assert x.asnumpy().tolist() == [5, 5]
-        with pytest.raises(MXNetError, match="normal"):
-            w.grad.asnumpy()
 
 
 def test_a_write_that_names_only_the_memory_is_refused_in_backward():

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, d2l, gluon, init, lr_scheduler, nd, random
+from d2lmini import autograd, d2l, gluon, init, nd, random
 from d2lmini.gluon import nn
+from d2lmini.optimizer import lr_scheduler
 
 SEEDS = range(5)
 ASKED = 0.97

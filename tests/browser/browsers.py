@@ -1,8 +1,7 @@
-"""Which browser the tests drive: one that is there, else one that can be had.
+"""Which browser the tests drive.
 
 `D2LMINI_BROWSER` names an executable of the Chromium family and wins. Then comes the Chromium that
-`playwright install` keeps, then Chromium, Chrome or Edge as the system knows them. `obtain()`
-downloads playwright's own, and on Debian and Ubuntu as root asks apt-get where that fails.
+`playwright install` keeps, then Chromium, Chrome or Edge as the system knows them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ IN_FOLDERS = """
 %PROGRAMFILES(X86)%/Microsoft/Edge/Application/msedge.exe
 %PROGRAMFILES%/Microsoft/Edge/Application/msedge.exe
 """.strip().splitlines()
-DOWNLOAD_SECONDS = 240
 
 HOW_TO = (
     "no browser was found; install Chromium, Chrome or Edge, or run "
@@ -37,7 +35,7 @@ HOW_TO = (
 
 
 class NoBrowser(RuntimeError):
-    """There is no browser, and none could be had."""
+    """There is no browser."""
 
 
 def find() -> Path | None:
@@ -85,43 +83,8 @@ def _starts(place: str) -> bool:
 
 
 def obtain() -> Path:
-    """A browser: the one that is there, or one installed now; NoBrowser says what was tried."""
+    """The browser that is there; NoBrowser says how to get one."""
     browser = find()
-    tried = []
-    for command in [] if browser else _ways_to_get_one():
-        words = " ".join(command)
-        print("no browser yet, trying:", words, flush=True)
-        try:
-            subprocess.run(
-                command,
-                check=True,
-                timeout=DOWNLOAD_SECONDS,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            said = str(getattr(error, "stderr", None) or error).strip().splitlines() or ["failed"]
-            reason = next((line for line in said if "error" in line.lower()), said[-1])
-            tried.append(f"tried {words}: {reason}")
-        browser = find()
-        if browser:
-            break
     if browser is None:
-        raise NoBrowser("\n".join([HOW_TO, *tried]))
+        raise NoBrowser(HOW_TO)
     return browser
-
-
-def _ways_to_get_one() -> list[list[str]]:
-    playwright = [sys.executable, "-m", "playwright"]
-    ways = [[*playwright, "install", "chromium"]]
-    if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = ["apt-get", "-q", "-y", "-o", "Acquire::http::Timeout=20"]
-        install = [*quiet, "install", "--no-install-recommends"]
-        ways += [
-            [*quiet, "update"],
-            [*install, "chromium", "fonts-liberation"],
-            # Ubuntu's chromium is a snap, which needs its daemon: then playwright's with libraries.
-            [*playwright, "install-deps", "chromium"],
-        ]
-    return ways

@@ -2,11 +2,11 @@
 
     python tests/browser/run.py [--if-possible] [pytest's options]
 
-Finds a browser, or gets one (`browsers.py`), and runs the tests of this folder; where there is none
-to be had it fails and says what to do. When all pass, `passed.txt` keeps the digest of what they
+Finds a browser (`browsers.py`) and runs the tests of this folder; where there is none it fails and
+says what to do. When all pass, `passed.txt` keeps the digest of what they
 look at: widgets, drawings, chapters and these tests. Commit it.
 
-With `--if-possible`, as in `make test`, a browser that is not to be had is no failure but the last
+With `--if-possible`, as in `make test`, a browser that is not there is no failure but the last
 and loudest line of the run, and what `passed.txt` knows is not asked again: one test runs.
 """
 

@@ -4,8 +4,6 @@ import io
 
 import nbformat
 import pytest
-from execute_chapters import execute, normalise
-from nbconvert import HTMLExporter
 from PIL import Image
 from playwright.sync_api import Locator
 
@@ -125,32 +123,6 @@ def test_opened_again_with_a_new_kernel_it_shows_pictures_and_tables_and_no_erro
         assert page.output(1).locator("tbody tr").last.inner_text().split() == ["2", "6", "36"]
         assert "How many? 12" in page.output(len(CELLS)).inner_text()
         page.picture("experiment", page.output(1))
-
-
-def test_committed_outputs_show_the_pictures_in_jupyterlab_and_as_html(page, context):
-    path = page.lab.root / page.lab.write("committed.ipynb", list(CELLS.values()))
-    notebook = nbformat.read(path, as_version=4)
-    execute(notebook, path.parent)
-    normalise(notebook)
-    nbformat.write(notebook, path)
-    size = {name: len(str(cell.outputs)) for name, cell in zip(CELLS, notebook.cells)}
-    assert max(size.values()) < 200_000, size
-
-    # A reader's clone: a kernel is started, but nothing was run yet.
-    page.open("committed.ipynb")
-    for number, name in enumerate(CELLS):
-        wait_for_picture(page, number, name)
-    page.picture("untrusted", themes=["light"])
-    page.assert_clean()
-
-    html, _ = HTMLExporter().from_notebook_node(notebook)
-    file = path.with_suffix(".html")
-    file.write_text(html, encoding="utf-8")
-    page.page.goto(file.as_uri())
-    body = page.page.locator("body")
-    page.wait(lambda: len(pictures_in(body)) >= len(CELLS), "a picture of each widget")
-    assert min(pictures_in(body)) > 200
-    page.page.screenshot(path=page.pictures / f"{page.name}-html.png", full_page=True)
 
 
 STATIC = """

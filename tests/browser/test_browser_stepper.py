@@ -51,10 +51,6 @@ def test_stepper_steps_and_asks(page):
     assert "Selected: 4 a += 1" in box.inner_text()
     press("reset")
     stands_at(0)
-    press("run to selected")
-    stands_at(7)
-    press("reset")
-    stands_at(0)
 
     press("guess")
     page.wait(lambda: "Which operation can begin next?" in box.inner_text(), "the question")

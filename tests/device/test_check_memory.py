@@ -115,9 +115,9 @@ def an_operation_that_writes_after_the_array_died() -> Any:
 
 @fault("of an array was written after its release")
 def a_view_that_does_not_keep_the_array() -> Any:
-    """`asnumpy_view` does; here its address is used when both are gone."""
+    """`np.from_dlpack` does; here its address is used when both are gone."""
     x = array()
-    memory = unowned(x.asnumpy_view())
+    memory = unowned(np.from_dlpack(x))
     del x
     storage.settle()
     memory[:4] = b"abcd"
@@ -283,7 +283,7 @@ def test_what_is_used_as_it_should_be_is_no_fault():
                 l = gluon.loss.SoftmaxCrossEntropyLoss()(net(X), y)
             l.backward()
             trainer.step(len(X))
-            view = l.asnumpy_view()
+            view = np.from_dlpack(l)
             view[0] = 1
     store = create("local")
     store.init(0, nd.ones((5000,)))

@@ -12,7 +12,9 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 from worlds import run_program, until
 
-from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, runtime, storage, util, virtual_gpus
+from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, storage, virtual_gpus
+from d2lmini.base import util
+from d2lmini.compat import runtime
 from d2lmini.device import blas
 from d2lmini.device.devices import device_of, gpus
 from d2lmini.engine.threaded import default_workers

@@ -101,22 +101,6 @@ def test_several_threads_do_not_pass_the_bound_together():
         assert engine.stats().peak_pending_bytes <= 2 * MB
 
 
-def test_pushes_from_tasks_never_pause(gate):
-    arrays = [Array() for _ in range(5)]
-    with engine.use("threaded", workers=1):
-        engine.limit_pending(MB)
-
-        def outer() -> None:
-            for array in arrays:
-                fill(array)
-
-        engine.push(outer)
-        engine.waitall()
-        stats = engine.stats()
-        assert (stats.executed, stats.paused) == (6, 0)
-        assert stats.peak_pending_bytes > MB
-
-
 # -- the books -------------------------------------------------------------------------------------
 
 

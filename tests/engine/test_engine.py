@@ -173,14 +173,6 @@ def test_push_refuses_what_is_no_var():
         engine.push(lambda: None, reads=[[1]])
 
 
-def test_one_var_may_be_named_several_times(engine_kind: str):
-    a, log = engine.new_var(), []
-    engine.push(lambda: log.append(1), reads=[a, a], writes=[a, a])
-    engine.push(lambda: log.append(2), reads=[a, a])
-    engine.waitall()
-    assert log == [1, 2] and a.version == 1
-
-
 def test_cancel_pending_drops_what_has_not_begun():
     begun, go, log = threading.Event(), threading.Event(), []
     a, b = engine.new_var(), engine.new_var()
@@ -227,16 +219,3 @@ def test_unknown_engine_is_refused():
     choices = "choose 'threaded', 'naive' or 'stepped'"
     with pytest.raises(ValueError, match=choices), engine.use("turbo"):
         raise AssertionError("not reached")
-
-
-def test_explain_says_who_waits_for_whom():
-    go = threading.Event()
-    a = engine.new_var()
-    engine.push(lambda: go.wait(30), writes=[a], name="slow")
-    engine.push(lambda: None, reads=[a], name="reader")
-    text = engine.explain(a)
-    go.set()
-    engine.waitall()
-    assert "writing: slow (issued at" in text and "test_engine.py" in text
-    assert "waits to read: reader" in text
-    assert engine.explain(a) == "idle: nothing pending"

@@ -68,23 +68,6 @@ def test_a_finalizer_at_the_end_of_the_process(act, kind):
     assert err == ""
 
 
-def test_what_is_pushed_when_the_process_ends():
-    """By a function of `atexit` that comes after the engine's own."""
-    out, err = run("""
-        import atexit
-        @atexit.register
-        def last():
-            engine.push(lambda: print("ran"), writes=[x])
-            y = x + 1
-            print(y.asnumpy(), engine.stats().pending)
-        from d2lmini import engine, nd
-        x = nd.ones((2,))
-        engine.inline_below = 0
-        (x + 1).wait_to_read()
-    """)
-    assert (out, err) == ("ran\n[2. 2.] 0\n", "")
-
-
 def test_a_finalizer_that_waits_for_what_was_dropped():
     """Its operation still runs when the process ends: that is an error, no hang."""
     out, err = run(
@@ -158,14 +141,6 @@ def test_no_worker_is_ended_while_the_lock_is_held():
         assert engine.stats().pending == 0
 
 
-FIRST = {
-    "an addition": "x + 1",
-    "a product": "nd.dot(x, x)",
-    "random numbers": "nd.random.normal(shape=(300, 300))",
-    "a bound": "cpu().memory_info()",
-}
-
-
 @unix
 def test_a_fork_waits_until_an_import_has_ended(tmp_path):
     """Deterministically: the fork comes while a guarded import is under way."""
@@ -192,31 +167,3 @@ def test_a_fork_waits_until_an_import_has_ended(tmp_path):
             print("free")
     """)
     assert (out, err) == ("0\nfree\n", "")
-
-
-@unix
-def test_a_fork_releases_the_locks_of_its_own_thread():
-    """Another thread that is about to fork keeps the locks that it took."""
-    out, err = run("""
-        import threading
-        from d2lmini.base import forks
-        door, mine, theirs = forks.guard(threading.Lock()), threading.Lock(), threading.Lock()
-        held, go = threading.Event(), threading.Event()
-        def fork():
-            forks.hold(theirs)
-            held.set()
-            go.wait(30)
-            forks.release()
-        thread = threading.Thread(target=fork)
-        thread.start()
-        held.wait(30)
-        forks.release()
-        print(door.locked(), theirs.locked())
-        go.set()
-        forks.hold(mine)
-        print(door.locked(), theirs.locked(), mine.locked())
-        forks.release()
-        thread.join()
-        print(door.locked(), theirs.locked(), mine.locked())
-    """)
-    assert (out, err) == ("True True\nTrue False True\nFalse False False\n", "")

@@ -22,7 +22,8 @@ import pytest
 from interrupts import ENGINE_FILES, PACKAGE, alarmed, interrupt_at
 from strikes import Cells, strike_everywhere, work
 
-from d2lmini import MXNetError, cpu, engine, instrument, nd, storage
+from d2lmini import cpu, engine, nd, storage
+from d2lmini.base import instrument
 from d2lmini.device.storage import Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import FunctionTask
@@ -125,43 +126,6 @@ def test_a_paused_push():
 
     with engine.use("threaded", workers=2):
         strike_everywhere(scenario)
-
-
-def test_naive_push():
-    """Ctrl-C goes through to the caller; the task it struck says so, what it pushed still runs."""
-
-    def scenario():
-        cells = Cells()
-
-        def outer() -> None:
-            engine.push(lambda: cells.log.append("inner"), writes=[cells.b])
-            cells.log.append("outer")
-
-        struck = yield lambda: engine.push(outer, writes=[cells.a], name="outer")
-        engine.waitall()
-        if not struck:
-            assert cells.log == ["outer", "inner"]
-        cells.heal()
-        cells.verify(at_most_once=("outer", "inner"))
-
-    with engine.use("naive"):
-        strike_everywhere(scenario)
-
-
-def test_ctrl_c_in_a_naive_task_reaches_the_caller():
-    a, log = engine.new_var(), []
-
-    def hit() -> None:
-        raise KeyboardInterrupt
-
-    with engine.use("naive"):
-        with pytest.raises(KeyboardInterrupt):
-            engine.push(hit, writes=[a], name="hit")
-        with pytest.raises(MXNetError, match="hit: interrupted by Ctrl-C"):
-            engine.wait_for_var(a)
-        engine.push(lambda: log.append(1), writes=[a])
-        engine.wait_for_var(a)
-    assert log == [1]
 
 
 FILES = (*ENGINE_FILES, *(str(PACKAGE / "ndarray" / f) for f in ("dispatch.py", "compute.py")))

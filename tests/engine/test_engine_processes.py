@@ -109,23 +109,6 @@ def test_fork_with_work_pending(kind: str):
     )
 
 
-def run_module(text: str) -> tuple[int, str, str]:
-    """As a file, so that spawned processes can import it."""
-    import tempfile
-    import textwrap
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "main.py")
-        with open(path, "w") as file:
-            file.write(textwrap.dedent(text))
-        return run_program(
-            f"import runpy, sys; sys.argv = [{path!r}]; "
-            f"import __main__; __main__.__file__ = {path!r}; __main__.__spec__ = None; "
-            f"exec(compile(open({path!r}).read(), {path!r}, 'exec'), __main__.__dict__)",
-            **QUIET,
-        )
-
-
 # -- exit ------------------------------------------------------------------------------------------
 
 
@@ -176,29 +159,3 @@ def test_exit_tells_errors_that_nobody_has_seen():
     assert "an error that no wait has raised:\nkept: ZeroDivisionError" in err
     assert "1 operation(s) failed and the results were dropped unseen:\nlost: Zero" in err
     assert "Traceback" not in err and "Exception ignored" not in err
-
-
-@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
-def test_ctrl_c_during_the_wait_at_exit_ends_it():
-    code, out, err = run_program(
-        """
-        import atexit, os, signal, threading
-        from d2lmini import engine
-        begun = threading.Event()
-        engine.push(lambda: (begun.set(), threading.Event().wait()))
-        begun.wait()
-
-        def press():
-            while not engine.current.idle_locks:
-                os.sched_yield()
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-        threading.Thread(target=press, daemon=True).start()
-        """,
-        D2LMINI_EXIT_DEADLINE_S="30",
-    )
-    assert (code, out) == (0, "")
-    assert err == (
-        "d2lmini: 1 operations were still pending when Ctrl-C ended the wait for them; "
-        "they are dropped"
-    )

@@ -18,8 +18,8 @@ import pytest
 from interrupts import ENGINE_FILES, PACKAGE, _codes_in, interrupt_at
 
 import d2lmini
-from d2lmini import autograd, engine, gluon, instrument, nd
-from d2lmini.base import scopes
+from d2lmini import autograd, engine, gluon, nd
+from d2lmini.base import instrument, scopes
 from d2lmini.engine import handlers, signals
 from d2lmini.engine.core import FunctionTask
 from d2lmini.engine.scheduler import thread_state
@@ -39,18 +39,6 @@ FILES = (
 )  # fmt: skip
 
 KINDS = {"threaded": {}, "naive": {}, "stepped": {"seed": 1}}
-
-#: The slower engines are struck at every third or seventh point.
-STRIDES = {"threaded": 1, "naive": 3, "stepped": 7}
-
-WRITES = {
-    "x += y": lambda x, y: x.__iadd__(y),
-    "x[:] = y": lambda x, y: x.__setitem__(slice(None), y),
-    "x[1:3] = y": lambda x, y: x.__setitem__(slice(1, 3), y[:2]),
-    "x[::2] = y": lambda x, y: x.__setitem__(slice(None, None, 2), y[:2]),
-    "out=x": lambda x, y: nd.softmax(y, out=x),
-    "an update": lambda x, y: nd.sgd_update(x, y, lr=0.5, out=x),
-}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -303,16 +291,6 @@ def test_whole_functions_exist(module):
     importlib.import_module(f"d2lmini.{module}")
     codes = _codes_in((str(PACKAGE / (module.replace(".", "/") + ".py")),))
     assert set(handlers.WHOLE[module]) <= {code.co_name for code in codes}
-
-
-def test_programs_see_their_own_handlers():
-    handle = contextlib.suppress.__init__
-    with handling(handle, signal.SIGTERM):
-        assert signal.getsignal(signal.SIGTERM) is handle
-        assert signal.signal(signal.SIGTERM, signal.SIG_IGN) is handle
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-    with handling(signal.default_int_handler):
-        assert signals.get_handler(signal.SIGINT) is signal.default_int_handler, "called directly"
 
 
 def test_a_users_function_can_be_interrupted():

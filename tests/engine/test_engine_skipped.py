@@ -3,8 +3,6 @@ once, and training goes on. As MXNet, on every engine; see the first page of `en
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 from generators.agree import ENGINES
@@ -67,18 +65,6 @@ def test_the_old_value_is_there_for_what_is_pushed_after_the_wait(any_engine):
     with raises():
         before.asnumpy()
     assert after.asnumpy().tolist() == [2, 2]
-
-
-def test_a_cancelled_write_changes_nothing():
-    with engine.use("threaded", workers=1):
-        go, x = threading.Event(), nd.ones(2)
-        engine.push(lambda: go.wait(30), writes=[x, engine.new_var()], reads=[x])
-        x += 1
-        engine.cancel_pending()
-        go.set()
-        with pytest.raises(MXNetError, match="cancelled before it ran"):
-            x.asnumpy()
-        assert x.asnumpy().tolist() == [1, 1]
 
 
 def test_results_of_a_task_are_not_kept_as_they_were(any_engine):

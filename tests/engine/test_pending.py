@@ -9,8 +9,6 @@ import pytest
 from worlds import until
 
 from d2lmini import MXNetError, engine, nd
-from d2lmini.engine import pending
-from d2lmini.engine.core import FunctionTask
 
 
 @pytest.fixture
@@ -30,24 +28,6 @@ def wait_behind(door: threading.Event, **options: object) -> None:
 
     engine.push(behind, **options)  # type: ignore[arg-type]
     assert begun.wait(60)
-
-
-@pytest.mark.parametrize(("n", "text"), [(1, "1 operation"), (10, "10 operations")])
-def test_what_is_said_of_queued_work(door, n: int, text: str):
-    with engine.use("threaded", workers=2):
-        a = engine.new_var()
-        wait_behind(door, writes=[a], name="door")
-        for _ in range(n):
-            engine.current.push(FunctionTask(int, "later", (a,), ()))
-        queued, running = pending.describe_work(engine.current).splitlines()
-        assert queued == f"d2lmini: {text} still queued; engine.cancel_pending() drops them"
-        assert running.startswith("d2lmini: still running: door (issued at ")
-        assert running.endswith("engine.push(behind, **options)  # type: ignore[arg-type])")
-        assert engine.cancel_pending() == n
-        assert pending.describe_work(engine.current) == running
-        door.set()
-        engine.waitall()
-        assert pending.describe_work(engine.current) == ""
 
 
 def test_waits_on_cancelled_work_end_at_once(door, capsys):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from strikes import Cells, strike_everywhere
 
-from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, virtual_gpus
+from d2lmini import MXNetError, engine, nd
 from d2lmini.engine.core import FunctionTask
 from d2lmini.engine.stepped_engine import LogEntry
 
@@ -95,20 +95,6 @@ def test_times_that_are_none_are_refused_before_anything_happens(us: Any):
         assert s.now_us == 5
 
 
-def test_devices_run_beside_the_cpu_and_copies_beside_both():
-    with virtual_gpus(2), engine.stepped(times=10) as s:
-        x, y = nd.ones((8,), ctx=gpu(0)), nd.ones((8,), ctx=cpu())
-        z = x.copyto(gpu(1))
-        w, v = x * 2, y * 2
-        while 5 not in [event.number for event in s.log if event.kind == "begin"]:
-            s.step()
-        running = {
-            operation.worker for operation in s.operations.values() if operation.status == "running"
-        }
-        assert running == {"gpu(1) in", "gpu(0)", "cpu 1"} and s.now_us == 10
-        assert (z.as_in_context(cpu()) + w.as_in_context(cpu()) + v).asnumpy().tolist() == [5.0] * 8
-
-
 # -- waits -----------------------------------------------------------------------------------------
 
 
@@ -156,14 +142,6 @@ def test_a_step_inside_a_task_is_refused():
         assert len(problems) == 2 and "step inside the task 'impatient'" in problems[0]
 
 
-def test_back_pressure_steps_until_there_is_room():
-    with engine.stepped(limit=3 << 20, times=10) as s:
-        arrays = [nd.ones((1 << 18,)) for _ in range(8)]
-        assert engine.stats().paused >= 5 and s.steps > 0
-        assert engine.stats().peak_pending_bytes <= 3 << 20
-        assert all(float(x[0].asscalar()) == 1 for x in arrays)
-
-
 # -- seeds and orders ------------------------------------------------------------------------------
 
 
@@ -201,55 +179,6 @@ def test_seeds_reach_every_legal_order_whatever_the_number_of_workers():
 
 
 # -- tables and hooks ------------------------------------------------------------------------------
-
-
-def test_instruments_hear_the_same_events_and_can_read_the_clock():
-    class Heard(instrument.Instrument):
-        def __init__(self) -> None:
-            self.events: list[tuple[str, str, float]] = []
-
-        def note(self, kind: str, task: Any) -> None:
-            self.events.append((kind, task.name, engine.current.now_us))  # type: ignore
-
-        def push(self, task: Any) -> None:
-            self.note("push", task)
-
-        def ready(self, task: Any) -> None:
-            self.note("ready", task)
-
-        def start(self, task: Any, worker: str) -> None:
-            self.note(f"start on {worker}", task)
-
-        def end(self, task: Any, failure: Any) -> None:
-            self.note("end", task)
-
-    with engine.stepped(workers=1, times=10) as s, instrument.listening(Heard()) as heard:
-        a = engine.new_var()
-        engine.push(lambda: None, writes=[a], name="w")
-        engine.push(lambda: None, reads=[a], name="r")
-        s.run()
-    assert heard.events == [
-        ("push", "w", 0), ("ready", "w", 0), ("push", "r", 0), ("start on cpu", "w", 0),
-        ("end", "w", 10), ("ready", "r", 10), ("start on cpu", "r", 10), ("end", "r", 20),
-    ]  # fmt: skip
-
-
-def test_ctrl_c_in_a_task_leaves_the_engine_usable():
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    with engine.stepped() as s:
-        a, b = engine.new_var(), engine.new_var()
-        engine.push(interrupted, writes=[a], name="long")
-        engine.push(lambda: None, reads=[a], writes=[b])
-        with pytest.raises(KeyboardInterrupt):
-            s.run()
-        engine.current.check()
-        with pytest.raises(MXNetError, match="interrupted by Ctrl-C"):
-            engine.wait_for_var(b)
-        engine.push(lambda: None, writes=[a, b])
-        engine.wait_for_var(b)
-        assert engine.stats().pending == 0
 
 
 @pytest.mark.parametrize("kind", ["wait", "push and run"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -87,80 +86,3 @@ def test_what_is_raised_instead_of_a_wait_loses_nothing():
         with pytest.raises(HiddenWait):
             print(y)
         assert y.asnumpy().tolist() == [3, 3]
-
-
-def test_scopes_nest_and_off_is_off():
-    x = nd.ones((1,))
-    with d2lmini.lint_waits("raise"):
-        with d2lmini.lint_waits("off"):
-            assert x
-        with pytest.raises(HiddenWait):
-            bool(x)
-    assert x
-    lint = d2lmini.lint_waits("raise")
-    with pytest.raises(HiddenWait):
-        float(x)
-    d2lmini.lint_waits("off")
-    assert float(x) == 1 and len(lint.found) == 1
-    from d2lmini import instrument
-
-    assert instrument.listeners == () and instrument.before_wait is None
-
-
-@pytest.mark.parametrize(
-    ("start", "kind"),
-    [
-        (lambda x: threading.Thread(target=str, args=(x,)), "print"),  # here
-        (lambda x: threading.Timer(0, float, [x.sum()]), "float"),  # here
-    ],
-)
-def test_a_thread_without_a_line_of_the_program_has_the_line_that_started_it(start, kind):
-    x = nd.ones((2,))
-    failed: list[Any] = []
-    before, threading.excepthook = threading.excepthook, failed.append
-    try:
-        with d2lmini.lint_waits("raise") as lint, profile() as trace:
-            thread = start(x)
-            thread.start()  # the start
-            thread.join()
-        assert [each.kind for each in lint.found] == [kind]
-        assert "thread.start()  # the start" in lint.found[0].where
-        assert failed[0].exc_type is HiddenWait
-        failed.clear()
-    finally:
-        threading.excepthook = before
-    assert len(trace.waits) == 0, "the wait was refused"
-    assert threading.Thread.start.__module__ == "threading", "as before when nothing listens"
-
-
-SHOWS_LINES = """\
-import warnings
-import d2lmini
-from d2lmini import nd
-warnings.simplefilter("ignore")
-with d2lmini.lint_waits() as lint:
-    x = nd.ones((2,))
-    str(x * 2)
-print(lint.found[0].where)
-"""
-
-
-# -- the ledger ------------------------------------------------------------------------------------
-
-
-def test_what_was_held_and_what_could_have_run_meanwhile():
-    release = threading.Event()
-    a, b, c = (engine.new_var() for _ in range(3))
-    with profile() as trace:
-        engine.push(release.wait, writes=[a], name="slow")
-        threading.Timer(0.05, release.set).start()
-        engine.wait_for_var(a)
-        engine.push(int, reads=[a], writes=[b], name="needs it")
-        engine.push(int, writes=[c], name="does not")
-        engine.push(int, reads=[b], name="needs what was held")
-        engine.wait_for_var(b)
-        engine.push(int, name="later")
-    row = next(row for row in trace.waits() if row.awaited and row.awaited.name == "slow")
-    assert row.seconds > 0.02 and len(row.waits) == 1
-    assert row.held == 3 and row.held_first.name == "needs it"
-    assert row.idle == 1, "'needs it' could not have run meanwhile: it needs what the wait was for"

@@ -30,7 +30,7 @@ from d2lmini.cli import assign
 from d2lmini.cli.errors import CommandError
 from d2lmini.compat.mxnet_alias import notebook
 from d2lmini.gluon import checkpoint, structure
-from d2lmini.gluon.data.vision import datasets, idx
+from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 
@@ -112,7 +112,7 @@ def _load_symbol(path: str, data: bytes) -> None:
     graph = sym.load(path)
     try:
         graph.list_arguments(), graph.list_outputs(), graph.list_auxiliary_states()
-        graph.attr_dict(), graph.debug_str(), repr(graph), len(graph.get_internals())
+        graph.attr_dict(), repr(graph), len(graph.get_internals())
         again = sym.load_json(graph.tojson())
     except MXNetError as error:
         raise MXNetError(f"{path}: {error}") from None
@@ -252,9 +252,9 @@ def _mutate_zipped(random: Random, data: bytes, others: Sequence[bytes]) -> byte
 
 def _read_pair(path: str, data: bytes) -> None:
     """As whatever it is, and as images and labels of a set, of which it can't be both."""
-    idx.read_idx(path)
+    datasets.read_idx(path)
     with contextlib.suppress(MXNetError):
-        idx.read_labelled_images(path, path)
+        datasets.read_labelled_images(path, path)
 
 
 def _read_archive(path: str, data: bytes) -> None:
@@ -262,7 +262,7 @@ def _read_archive(path: str, data: bytes) -> None:
     inside = os.path.join(folder, "test.bin")
     datasets.extract(path, folder, ["test.bin"])
     try:
-        idx.read_cifar(inside)
+        datasets.read_cifar(inside)
     except MXNetError as problem:
         assert str(problem).startswith(inside)
     assert {"test.bin"} >= {*os.listdir(folder)} - {os.path.basename(path)}
@@ -387,7 +387,7 @@ TARGETS: dict[str, Target] = {
         _read_pair, valid.idx_files(), _mutate_zipped, Limits(128 * KIB, 3 * 1032), file="x-ubyte",
     ),
     "cifar": Target(
-        lambda path, data: idx.read_cifar(path), [bytes(3073), bytes(2 * 3073)], _binary,
+        lambda path, data: datasets.read_cifar(path), [bytes(3073), bytes(2 * 3073)], _binary,
         Limits(64 * KIB, 4), file="data_batch_1.bin",
     ),
     "image": Target(

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import autograd, gluon, init, lr_scheduler, nd, optimizer, profiler, sym
+from d2lmini import autograd, gluon, init, nd, optimizer, profiler, sym
 from d2lmini.ndarray import serialize
+from d2lmini.optimizer import lr_scheduler
 
 PARAMS = Path(__file__).parent.parent / "data" / "params"
 TRACES = Path(__file__).parent.parent.parent / "chapters" / "traces"
@@ -40,16 +41,8 @@ def symbols() -> list[bytes]:
     third = sym.RNN(sym.var("x"), mode="lstm", state_size=4, num_layers=1, name="rnn")
     fourth = sym.split_v2(sym.var("x"), indices_or_sections=(1, 3), axis=0)
     fifth = sym.topk(sym.transpose(sym.var("x"), axes=(1, 0)), k=2, ret_typ="both")
-    old = {
-        "nodes": [
-            {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
-            {"op": "FullyConnected", "param": {"num_hidden": "3"}, "name": "fc", "inputs": [[0, 0]],
-             "attr": {"lr_mult": "2"}, "backward_source_id": -1},
-        ],
-        "arg_nodes": [0], "heads": [[1, 0]],
-    }  # fmt: skip
     graphs = (first, second, third, fourth, fifth)
-    return [*(g.tojson().encode() for g in graphs), json.dumps(old).encode()]
+    return [g.tojson().encode() for g in graphs]
 
 
 def states() -> list[bytes]:

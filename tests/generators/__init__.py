@@ -2,8 +2,8 @@
 
 A generator is a module with `draw(seed) -> str`, a program that a person could have written. It
 uses `mx`, `nd`, `autograd`, `gluon`, `init`, `np` and calls `keep(value)` with what is to be
-compared: arrays and numbers. `agree` runs such a text on all engines, `check` asks the real library
-too (and PyTorch, with a text for it), `run` runs many of them:
+compared: arrays and numbers. `agree` runs such a text on all engines; a generator with a check of
+its own compares more. `run` runs many of them:
 
     python tests/generators/run.py --programs 1000 --seed 7 NAME
 

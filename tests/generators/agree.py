@@ -63,6 +63,15 @@ def as_mxnet() -> Iterator[None]:
         uninstall()
 
 
+def check(generator: Any, seed: int) -> bool:
+    """AssertionError where the results of a drawn program differ. A generator may bring a check of
+    its own, `check(seed) -> bool`, which says whether there was a twin in MXNet."""
+    if hasattr(generator, "check"):
+        return bool(generator.check(seed))
+    agree(generator.draw(seed))
+    return False
+
+
 def agree(text: str) -> list[np.ndarray]:
     """The results on the naive engine; Disagreement if another engine gives other bits."""
     first: list[np.ndarray] | None = None

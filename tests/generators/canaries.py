@@ -60,7 +60,7 @@ class Canaries:
             else:
                 x = self._nd.zeros((size,), ctx=self._ctx) + number
             x.wait_to_read()
-            view = x.asnumpy_view() if x.context.device_type == "cpu" else None
+            view = np.from_dlpack(x) if x.context.device_type == "cpu" else None
             self._alive.append((x, view, number))
         while len(self._alive) > MOST:
             self._alive.pop(self._rng.randrange(len(self._alive)))

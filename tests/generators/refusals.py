@@ -150,7 +150,8 @@ def world(folder):
 
 def state(names):
     """Everything that a program can see of the world, as plain values."""
-    from d2lmini import autograd, current_context, util
+    from d2lmini import autograd, current_context
+    from d2lmini.base import util
 
     found = {"flags": (autograd.is_recording(), autograd.is_training(), util.is_np_array())}
     found["more flags"] = util.is_np_shape(), current_context()

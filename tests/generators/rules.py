@@ -32,7 +32,8 @@ import d2lmini
 from d2lmini import MXNetError, autograd, gluon, nd, sym
 from d2lmini.base.dtypes import finfo, is_float
 from d2lmini.gluon import nn
-from d2lmini.graph import cached_op, lazy_recorder
+from d2lmini.graph import cached_op
+from d2lmini.graph import lazy as lazy_scope
 from d2lmini.graph.ir import Node
 from d2lmini.graph.passes import PASSES, simplify
 from generators.agree import Disagreement
@@ -450,7 +451,7 @@ def is_wrong_without(p: Program, mode: Callable[..., Any], left_out: Any) -> boo
 
     with (
         mock.patch.object(cached_op, "simplify", few),
-        mock.patch.object(lazy_recorder, "simplify", few),
+        mock.patch.object(lazy_scope, "simplify", few),
     ):
         return bool(difference(p, run(p, eager), run(p, mode)))
 

@@ -1,7 +1,7 @@
 """Run many drawn programs: every engine, and the real MXNet where it is installed.
 
     python tests/generators/run.py                               # all generators, 200 programs each
-    python tests/generators/run.py --programs 1000 --seed 7 book
+    python tests/generators/run.py --programs 1000 --seed 7 rules
     python tests/generators/run.py --minutes 10                  # as many as come in ten minutes
 
 Seeds count up from `--seed` (default: today's date), so a failure names the program that shows it.
@@ -54,7 +54,7 @@ def main() -> int:
 
 def _run(name: str, first: int, programs: int, end: float) -> int:
     """Run programs of one generator and print its row; how many failed."""
-    check = importlib.import_module("generators.check").check
+    check = importlib.import_module("generators.agree").check
     generator = importlib.import_module(f"generators.{name}")
     began, ran, failures, twins = time.monotonic(), 0, 0, 0
     for seed in range(first, first + programs):

@@ -81,7 +81,6 @@ def test_a_net_of_many_containers_runs_eager_and_hybridized(container, tmp_path)
         assert net(sym.var("data")).infer_shape(data=(2, 3))[1] == [(2, 4)]
         net.hybridize(False)
         net.infer_shape(x)
-        net.summary(x)
 
 
 @pytest.mark.parametrize("kind", [Wrapper, PlainWrapper])

@@ -152,22 +152,6 @@ def test_a_net_is_freed_without_the_collector():
 # ---- Sequential
 
 
-@pytest.mark.parametrize("row", [nn.Sequential, nn.HybridSequential])
-def test_sequential(row):
-    net = row(prefix="net_")
-    with net.name_scope():
-        net.add(nn.Dense(3), nn.Dense(2), nn.Dense(1))
-    assert len(net) == 3 and net[-1] is net[2] and list(net) == [net[0], net[1], net[2]]
-    part = net[1:]
-    assert type(part) is row and part.prefix == "net_" and list(part) == [net[1], net[2]]
-    with pytest.raises(IndexError):
-        net[3]
-    net.initialize("ones")
-    assert net(nd.ones((4, 2))).asnumpy().tolist() == [[12]] * 4
-    assert not row(), "empty, as a list"
-    assert row()(nd.ones(2)).asnumpy().tolist() == [1, 1]
-
-
 # ---- calls
 
 
@@ -230,21 +214,6 @@ def test_hybrid_forward_gets_nd_and_the_parameters_of_the_context():
     for wrong in (3, None, [1, 2], np.ones(2)):
         with pytest.raises(ValueError, match="there must be one NDArray or one Symbol in the inp"):
             net(wrong)
-
-
-def test_a_plain_forward_in_a_hybrid_block():
-    class Plain(HybridBlock):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Dense(2)
-
-        def forward(self, x):
-            return self.layer(x) * 2 if x.shape[0] > 1 else x
-
-    net = Plain()
-    net.initialize("ones")
-    assert net(nd.ones((2, 3))).asnumpy().tolist() == [[6, 6]] * 2
-    assert net(nd.ones((1, 3))).asnumpy().tolist() == [[1, 1, 1]]
 
 
 def test_initialization_is_put_off_until_the_first_call():
@@ -438,23 +407,6 @@ def test_errors_of_load_parameters(saved, tmp_path):
     nn.Flatten().load_parameters(path)
 
 
-def test_files_with_full_names(saved, tmp_path):
-    net, _ = saved
-    full = tmp_path / "full.params"
-    net.collect_params().save(full)
-    before = copy.deepcopy(net)
-    net.initialize("zeros", force_reinit=True)
-    net.load_parameters(full)
-    assert same(net, before)
-    exported = {("arg:" + name): array for name, array in nd.load(full).items()}
-    nd.save(full, exported)
-    net.initialize("zeros", force_reinit=True)
-    net.load_parameters(full)
-    assert same(net, before)
-    with pytest.raises(AssertionError, match="does not start with"):
-        mlp(3, 1, prefix="other_").load_parameters(full)
-
-
 def test_shared_parameters_in_files(tmp_path):
     def tied():
         net = nn.Sequential()
@@ -528,24 +480,6 @@ def test_save_and_load_of_the_whole_net(tmp_path):
 
 
 # ---- summary
-
-
-def test_summary_of_nested_outputs_and_its_errors(capsys):
-    class Nested(HybridBlock):
-        def hybrid_forward(self, F, x, state):
-            return x, [x, [state[0], 3]]
-
-    Nested().summary(nd.ones((1, 2)), [nd.ones(3)])
-    out = capsys.readouterr().out
-    assert "Input                              (1, 2), [(3,)]               0" in out
-    assert "Nested-1               (1, 2), [(1, 2), [(3,), int]]               0" in out
-    net = mlp(2, row=nn.HybridSequential)
-    with pytest.raises(RuntimeError, match="has not been initialized"):
-        net.summary(nd.ones((1, 2)))
-    assert not net[0]._forward_hooks
-    net.hybridize()
-    with pytest.raises(AssertionError, match=f'"{net[0].name}" must not be hybridized to print'):
-        net.summary(nd.ones((1, 2)))
 
 
 # ---- nested arguments

@@ -11,8 +11,8 @@ from gluon_rows.loss import ROWS, TABLE
 from gluon_rows.runner import check_gradients, examine_here
 
 import d2lmini
-from d2lmini import autograd, engine, instrument, nd
-from d2lmini.base import MXNetError
+from d2lmini import autograd, engine, nd
+from d2lmini.base import MXNetError, instrument
 from d2lmini.gluon import loss as gloss
 from d2lmini.ops.core import Op
 from d2lmini.ops.fluent import FUNCTIONS

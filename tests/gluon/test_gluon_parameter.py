@@ -1,8 +1,6 @@
 """Parameter, Constant and ParameterDict: their states, their copies, their errors."""
 
-import logging
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -243,34 +241,6 @@ def test_update():
     clash.get("weight")
     with pytest.raises(AssertionError, match="different Parameters with the same name 'b_weight'"):
         params.update(clash)
-
-
-def test_all_at_once(caplog):
-    params = ParameterDict("net_")
-    weight = params.get("weight", shape=(2, 2), init="ones")
-    bias = params.get("bias", shape=(2,))
-    with caplog.at_level(logging.INFO):
-        params.initialize(init.Constant(3), ctx=TWO, verbose=True)
-    assert "net_weight" in caplog.text and "net_bias" in caplog.text
-    assert weight.data(cpu(1)).sum().asscalar() == 4 and bias.data(cpu(1)).sum().asscalar() == 6
-    assert params.list_ctx() == TWO
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        params.initialize("zeros", force_reinit=True)
-    assert params.list_ctx() == [cpu(0)] and bias.data().sum().asscalar() == 0
-    with autograd.record():
-        y = weight.data().sum() + bias.data().sum()
-    y.backward()
-    assert weight.grad().sum().asscalar() == 4
-    params.zero_grad()
-    assert weight.grad().sum().asscalar() == 0 and bias.grad().sum().asscalar() == 0
-    params.setattr("lr_mult", 0.5)
-    assert weight.lr_mult == bias.lr_mult == 0.5
-    params.setattr("grad_req", "null")
-    with pytest.raises(RuntimeError, match="grad_req='null'"):
-        weight.grad()
-    params.reset_ctx(cpu(1))
-    assert params.list_ctx() == [cpu(1)]
 
 
 # ---- files

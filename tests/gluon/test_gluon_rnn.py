@@ -123,28 +123,6 @@ def test_unrolling_is_the_same_as_step_by_step(name, layout, given, merge):
         close(a, b)
 
 
-@each_cell
-def test_unrolling_goes_back_the_same_way(name):
-    """Gradients of weights, inputs and given states, from outputs and last states."""
-    results = []
-    for whole in (True, False):
-        cell, x = ready(CELLS[name](input_size=C)), draw(T, N, C)
-        states = [draw(N, H, seed=s) for s in range(len(cell.state_info()))]
-        for state in (x, *states):
-            state.attach_grad()
-        with autograd.record():
-            y, last = (
-                cell.unroll(T, x, states, layout="TNC", merge_outputs=True)
-                if whole
-                else step_by_step(cell, x, states)
-            )
-        autograd.backward([y, *last[1:]], [draw(*a.shape, seed=9) for a in (y, *last[1:])])
-        weights = [p.grad() for p in cell.collect_params().values()]
-        results.append([x.grad, *(s.grad for s in states), *weights])
-    for a, b in zip(*results, strict=True):
-        close(a, b, 1e-5)
-
-
 def executed(call) -> int:
     nd.waitall()
     before = engine.stats().executed
@@ -222,29 +200,6 @@ def test_zoneout_keeps_what_was():
 
 
 # -- states, names, errors -------------------------------------------------------------------------
-
-
-def test_a_cell_of_ones_own():
-    class Sum(rnn.HybridRecurrentCell):
-        """Adds up its inputs."""
-
-        def state_info(self, batch_size=0):
-            return [{"shape": (batch_size, C), "__layout__": "NC"}]
-
-        def _alias(self):
-            return "sum"
-
-        def hybrid_forward(self, F, x, states):
-            total = F.elemwise_add(x, states[0])
-            return total, [total]
-
-    cell = Sum()
-    assert cell.name == "sum0" or cell.name.startswith("sum")
-    x = draw(T, N, C)
-    y = stack(cell, rnn.ResidualCell(Sum())).unroll(T, x, layout="TNC")[0][-1]
-    want = np.cumsum(x.asnumpy(), axis=0)
-    want = (want + np.cumsum(want, axis=0))[-1]
-    np.testing.assert_allclose(y.asnumpy(), want, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

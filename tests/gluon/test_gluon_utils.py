@@ -7,7 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import cpu, engine, instrument, nd, virtual_gpus
+from d2lmini import cpu, engine, nd, virtual_gpus
+from d2lmini.base import instrument
 from d2lmini.gluon import utils
 
 TWO = [cpu(0), cpu(1)]

@@ -11,7 +11,8 @@ import pytest
 from gpu_kinds import some_gpus
 
 import d2lmini as mx
-from d2lmini import autograd, gluon, init, metric, nd, np, npx, util
+from d2lmini import autograd, gluon, init, metric, nd, np, npx
+from d2lmini.base import util
 from d2lmini.gluon import nn
 from d2lmini.ndarray import NDArray
 

@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, instrument, nd, optimizer
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, nd, optimizer
+from d2lmini.base import instrument
 from d2lmini.gluon import Parameter, Trainer, nn
 
 TWO = [cpu(0), cpu(1)]
@@ -87,21 +88,6 @@ def test_multipliers_are_read_at_every_step():
     assert values(params) == [-2, 1 - 0.5 * (1 + 0.5)]
 
 
-def test_two_trainers_on_one_net():
-    """As in the book's chapter on weight decay: weights with, biases without."""
-    net = nn.Dense(2, in_units=3, weight_initializer="ones", bias_initializer="ones")
-    net.initialize()
-    decayed = Trainer(net.collect_params(".*weight"), "sgd", {"learning_rate": 0.5, "wd": 1.0})
-    plain = Trainer(net.collect_params(".*bias"), "sgd", {"learning_rate": 0.5})
-    with autograd.record():
-        loss = net(nd.zeros((1, 3))).sum()
-    loss.backward()
-    decayed.step(1)
-    plain.step(1)
-    assert net.weight.data().asnumpy().tolist() == [[0.5] * 3] * 2
-    assert net.bias.data().asnumpy().tolist() == [0.5] * 2
-
-
 def test_float16_weights_with_a_float32_copy():
     params = parameters(dtype="float16")
     trainer = Trainer(params, "sgd", {"learning_rate": 1e-4, "multi_precision": True})
@@ -138,18 +124,6 @@ def test_a_step_is_one_task(name: str):
     with instrument.listening(Pushes()) as heard:
         trainer.step(1)
     assert heard.names == ["_fused_update"] and heard.waits == []
-
-
-def test_a_step_of_two_devices_is_two_tasks_beside_the_sums():
-    params = parameters(TWO, shapes=[(3, 2)] * 5)
-    trainer = Trainer(params, "sgd", {"momentum": 0.9}, update_on_kvstore=False)
-    back(params)
-    trainer.step(1)
-    back(params)
-    with instrument.listening(Pushes()) as heard:
-        trainer.step(1)
-    assert heard.names.count("_fused_update") == 2 and heard.names.count("add_n") == 5
-    assert heard.waits == []
 
 
 @pytest.mark.parametrize("size", [8, 96])  # computed inline, and by a task
@@ -290,21 +264,6 @@ def test_training_goes_on_from_a_file(tmp_path, contexts, on_kvstore):
         assert values(params, ctx) == values(again, ctx)
 
 
-def test_a_file_brings_its_optimizer_along(tmp_path):
-    params = parameters()
-    trainer = Trainer(params, "adam", {"learning_rate": 0.25})
-    back(params)
-    trainer.step(1)
-    trainer.save_states(tmp_path / "states")
-    other = Trainer(params, "sgd")
-    other.load_states(tmp_path / "states")
-    assert type(other.optimizer) is optimizer.Adam
-    assert other.optimizer.param_dict == dict(enumerate(other._params))
-    back(params)
-    other.step(1)
-    assert other.optimizer.num_update == 2
-
-
 def test_a_pickle_is_no_file_of_states(tmp_path):
     (tmp_path / "states").write_bytes(pickle.dumps({0: None}))
     with pytest.raises(MXNetError, match="pickle"):
@@ -362,31 +321,6 @@ def test_states_of_other_parameters_are_refused(saved, here, says, contexts, tmp
     for p, q, old in zip(params.values(), reference.values(), before):
         np.testing.assert_array_equal(p.data().asnumpy(), q.data().asnumpy())
         assert (p.data().asnumpy() != old).any()
-
-
-def test_states_of_a_weight_that_is_not_known_yet(tmp_path):
-    """They are checked before the first update: an Updater's, and of a deferred parameter."""
-    updater = optimizer.get_updater(optimizer.SGD(momentum=0.9))
-    updater(0, nd.ones(4), nd.ones(4))
-    states = updater.get_states()
-    updater.set_states(states)
-    weight = nd.ones(3)
-    with pytest.raises(MXNetError, match=r"keeps Spec\(\(3,\)"):
-        updater(0, nd.ones(3), weight)
-    assert weight.asnumpy().tolist() == [1, 1, 1]
-
-    net = nn.Dense(3)
-    net.initialize()
-    trainer = Trainer(net.collect_params(), "sgd", {"momentum": 0.9})
-    updater(1, nd.ones(4), nd.ones(4))
-    updater.states.pop(0)
-    (tmp_path / "states").write_bytes(updater.get_states())
-    trainer.load_states(tmp_path / "states")
-    with autograd.record():
-        net(nd.ones((1, 2))).backward()
-    with pytest.raises(MXNetError, match=r"keeps Spec\(\(3, 2\)"):
-        trainer.step(1)
-    assert net.bias.data().asnumpy().tolist() == [0, 0, 0]
 
 
 def _cast(params, trainer):

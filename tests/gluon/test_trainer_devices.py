@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from gpu_kinds import WITH_CPU, kinds_and_counts, some_gpus
 
-from d2lmini import autograd, cpu, gluon, init, instrument, kvstore, nd, optimizer, random
+from d2lmini import autograd, cpu, gluon, init, nd, optimizer, random
+from d2lmini.base import instrument
 from d2lmini.gluon import nn
 
 BATCH = 24
@@ -156,35 +157,6 @@ def test_a_layer_that_took_no_part(gpu_kind):
         trainer.step(4, ignore_stale_grad=True)
         changed = [(a[0] != b[0]).any() for a, b in zip(before, weights(net), strict=True)]
         assert changed == [True, True, False, False]
-
-
-@pytest.mark.parametrize("on_kvstore", [True, False])
-@pytest.mark.parametrize("k", [1, 2])
-def test_a_kvstore_of_ones_own_and_weights_set_from_outside(gpu_kind, k, on_kvstore):
-    """It has the keys already when the Trainer begins anew. (MXNet 1.9.1 fails there.)"""
-    with some_gpus(gpu_kind, k, link_gb_s=100) as gpus:
-        p = gluon.Parameter("p", shape=(3,), init="zeros")
-        p.initialize(ctx=gpus)
-        kv = kvstore.create("device")
-        trainer = gluon.Trainer(
-            [p], "sgd", {"learning_rate": 1.0}, kvstore=kv, update_on_kvstore=on_kvstore
-        )
-
-        def step():
-            with autograd.record():
-                losses = [x.sum() for x in p.list_data()]
-            autograd.backward(losses)
-            trainer.step(k)
-            return [x.asnumpy().tolist() for x in p.list_data()]
-
-        assert step() == [[-1] * 3] * k
-        p.set_data(nd.ones((3,)) * 5)
-        assert step() == [[4] * 3] * k
-        assert step() == [[3] * 3] * k
-        assert trainer._kvstore is kv and trainer._update_on_kvstore is on_kvstore
-        other = gluon.Trainer([p], "sgd", kvstore=kv)
-        with pytest.raises(Exception, match="key 0 was initialized before"):
-            other.step(1)
 
 
 def test_batches_that_do_not_divide(gpu_kind):

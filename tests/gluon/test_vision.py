@@ -16,7 +16,7 @@ import pytest
 from d2lmini import MXNetError, autograd, d2l, engine, nd, random
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import vision
-from d2lmini.gluon.data.vision import datasets, idx, image_ops
+from d2lmini.gluon.data.vision import datasets, image_ops
 from d2lmini.gluon.data.vision import transforms as T
 
 rng = np.random.default_rng(0)
@@ -39,10 +39,10 @@ def write(path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", ["x-ubyte", "x-ubyte.gz"])
-@pytest.mark.parametrize("code", idx.TYPES)
+@pytest.mark.parametrize("code", datasets.TYPES)
 def test_idx_files_of_every_type(tmp_path: Path, name: str, code: int):
-    array = rng.integers(0, 100, (3, 4, 5)).astype(idx.TYPES[code])
-    got = idx.read_idx(write(tmp_path / name, as_idx(array, code)))
+    array = rng.integers(0, 100, (3, 4, 5)).astype(datasets.TYPES[code])
+    got = datasets.read_idx(write(tmp_path / name, as_idx(array, code)))
     assert got.dtype == array.dtype.newbyteorder("=") and np.array_equal(got, array)
     got[0, 0, 0] = 1  # one's own memory
 
@@ -69,7 +69,7 @@ def test_damaged_idx_files_are_refused(tmp_path: Path, name: str, content: bytes
     path = write(tmp_path / name, content)
     plain_only = {"short of the 1568 bytes", "more than the file can hold"}
     with pytest.raises(MXNetError, match="damaged") as caught:
-        idx.read_idx(path)
+        datasets.read_idx(path)
     if name == "damaged" and any(w in words for w in plain_only):
         # Without gzip the file's size says so before anything is read.
         assert "more than the file can hold" in str(caught.value) or "cut short" in str(
@@ -85,7 +85,7 @@ def test_damaged_gzip_files_are_refused(tmp_path: Path):
         path = tmp_path / "damaged.gz"
         path.write_bytes(content)
         with pytest.raises(MXNetError, match=r"damaged\.gz: the (gzip|IDX) file"):
-            idx.read_idx(path)
+            datasets.read_idx(path)
 
 
 # -- datasets --------------------------------------------------------------------------------------

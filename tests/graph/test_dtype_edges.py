@@ -11,9 +11,7 @@ import pytest
 import d2lmini
 from d2lmini import autograd, nd
 from d2lmini.base.dtypes import is_float
-from d2lmini.device.errstate import run_quietly
 from d2lmini.gluon import nn
-from d2lmini.ops.core import registry
 
 
 def pixels(F, x, b):
@@ -26,21 +24,12 @@ def pixels(F, x, b):
 VALUES = {
     "a count that is no float16": (
         lambda F, x: F.sum(F.broadcast_to(x, shape=(70000,))), "float16", [[0.1]], [7000]),
-    "a mean of more than float16 counts": (
-        lambda F, x: F.mean(F.broadcast_to(x, shape=(70000,))), "float16", [[0.1]], [0.1]),
     "the mean of an image": (
         lambda F, x: F.Pooling(
             F.broadcast_to(x, shape=(1, 1, 256, 280)), pool_type="avg", global_pool=True
         ), "float16", [[[[0.5]]]], [[[[0.5]]]]),
-    "the mean of a large window": (
-        lambda F, x: F.Pooling(
-            F.broadcast_to(x, shape=(1, 1, 256, 256)), pool_type="avg", kernel=(256, 256)
-        ), "float16", [[[[0.5]]]], [[[[0.5]]]]),
     "a condition that is 0 as an integer": (
         lambda F, x: F.where(F.full((2,), 0.5, dtype="int32"), x, -x), "float32", [[1, 2]],
-        [-1, -2]),
-    "a condition that wraps to 0": (
-        lambda F, x: F.where(F.full((2,), 256, dtype="uint8"), x, -x), "float32", [[1, 2]],
         [-1, -2]),
     "a number that wraps": (
         lambda F, x: x + F.slice_axis(
@@ -49,8 +38,6 @@ VALUES = {
     "a number that rounds to 1 in bfloat16": (
         lambda F, x: x * 1.003, "bfloat16", [[1, 250]], [1, 251]),
     "a factor of bfloat16": (lambda F, x: x * 1.5 * 0.25, "bfloat16", [[1, 2]], [0.375, 0.75]),
-    "terms of bfloat16": (lambda F, x: x + 0.5 + 0.25, "bfloat16", [[1, 2]], [1.75, 2.75]),
-    "at least a bfloat16": (lambda F, x: F.maximum(x, 0.5), "bfloat16", [[0, 2]], [0.5, 2]),
     "an integer that is no float64": (
         lambda F, x: F.cast(F.cast(x, dtype="float64"), dtype="int64"), "int64", [[2**53 + 1]],
         [2**53]),
@@ -132,38 +119,3 @@ def test_gradients(row, mode):
             y = net(*arrays)
         y.backward(nd.full(y.shape, g, dtype=dtype))
         np.testing.assert_allclose(arrays[-1].grad.asnumpy().ravel(), right, rtol=2e-3)
-
-
-@pytest.mark.parametrize("interface", ["var", "std"])
-def test_the_variance_of_more_than_float16_counts(interface):
-    x = nd.array(np.arange(140000) % 2, dtype="float16").as_np_ndarray()
-    got = float(getattr(x, interface)().asnumpy())
-    assert abs(got - {"var": 0.25, "std": 0.5}[interface]) < 1e-3
-
-
-ELEMENTWISE = sorted(
-    {
-        op.name
-        for op in registry.values()
-        if op.elementwise and op.simple and not op.variadic and "shape" not in op.attr_names
-    }
-)
-
-
-@pytest.mark.parametrize("name", ELEMENTWISE)
-def test_an_elementwise_op_does_not_read_the_shape(name):
-    """So a constant can be folded, and an array be cut: each element has the result of one."""
-    op = registry[name]
-    attrs = {**op.defaults, **dict.fromkeys(op.required, 2), "act_type": "relu"}
-    attrs = {key: value for key, value in attrs.items() if key in op.attr_names}
-    results = []
-    for shape in ((1, 1), (2, 3)):
-        arrays = [np.full(shape, 0.5, "float32") for _ in op.input_names]
-        try:
-            results.append(run_quietly(lambda arrays=arrays: op.compute(np, *arrays, **attrs)))
-        except (TypeError, AttributeError):
-            results.append(None)  # needs integers, or attributes of another kind
-    one, several = results
-    if one is not None:
-        assert several.shape == (2, 3)
-        np.testing.assert_array_equal(several, np.broadcast_to(one, (2, 3)))

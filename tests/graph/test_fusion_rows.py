@@ -220,46 +220,39 @@ def test_a_reduction_that_is_read_too_early_is_noticed(monkeypatch):
         check_complete(statements(graph.outputs))
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis", "groups"),
-    [((500, 600), 1, 1), ((500, 600), (0, 1), 2), ((500, 600), 0, 2), ((4, 40, 30, 30), (0, 2), 1)],
-    ids=["rows", "everything", "columns of short runs", "columns"],
-)
-def test_what_is_normalized_waits_for_its_sum(shape, axis, groups):
-    """x - mean(x) can be in the group that adds up if a block has all that the mean is of."""
-    x = sym.var("x")
-    a = sym.exp(x)
-    y = sym.broadcast_sub(a, sym.mean(a, axis=axis, keepdims=True)) * 2
-    program, graph = compiled(y, {x: shape})
-    assert program.cost.groups == groups
-    check(program, graph)
+# -- statements that run side by side -------------------------------------------------------------
 
 
-def test_a_mean_without_its_axis_is_no_row_value():
-    """Of a square array, the means of the rows are subtracted from the columns."""
-    x = sym.var("x")
-    y = sym.broadcast_sub(sym.exp(x), sym.mean(sym.exp(x), axis=1))
-    program, graph = compiled(y, {x: (300, 300)})
-    check(program, graph)
+def together(heads, shapes: dict) -> list[list[str]]:
+    """The names of the ops in each statement."""
+    _, graph = compiled(heads, shapes)
+    found = fusion.side_by_side(statements(lower(graph.outputs)))
+    return [[node.name for node in statement.nodes] for statement in found]
 
 
-def test_reductions_of_what_a_group_reads_join_it():
-    """The sums of x and of exp(x) over the rows read x once, and end the group."""
-    x = sym.var("x")
-    y = sym.exp(x)
-    program, graph = compiled([y, y.sum(axis=0), x.sum(axis=0)], {x: (500, 600)})
-    assert program.cost.groups == 1 and program.source.count("in_blocks(") == 1
-    check(program, graph)
+x, y, z = sym.var("x"), sym.var("y"), sym.var("z")
 
 
-def test_sums_over_several_axes_are_row_values_of_one_group(monkeypatch):
-    put_everything_in_blocks(monkeypatch)
-    x = sym.var("x")
-    y = sym.broadcast_div(x, x.sum(axis=(1, 2), keepdims=True))
-    y = sym.broadcast_mul(y, sym.log(sym.exp(x).sum(axis=2, keepdims=True)))
-    y = sym.broadcast_sub(y, x.max(axis=1, keepdims=True))
-    program, graph = compiled([y, y.sum(axis=0)], {x: (9, 4, 5)})
-    assert program.cost.groups == 1
-    check(program, graph)
-    joint = graph.with_gradients()
-    check(Program("net", joint.variables, joint.outputs), joint)
+def product(a, b, name: str):
+    return sym.dot(a, b, name=name)
+
+
+def test_what_needs_another_comes_after_it():
+    a, b = product(x, y, "a"), product(y, x, "b")
+    assert together([a, b], {x: (256, 256), y: (256, 256)}) == [["a", "b"]]
+    c = product(a, b, "c")
+    assert together([c, a], {x: (256, 256), y: (256, 256)}) == [["a", "b"], ["c"]]
+    through_a_view = product(a.reshape((256, 256)), y, "c")
+    assert ["a", "c"] not in together(through_a_view, {x: (256, 256), y: (256, 256)})
+
+
+@given(graph=graphs())
+@settings(deadline=None)
+def test_programs_equal_the_interpreter(graph):
+    """However short, whatever can run side by side does so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "LONG_US", -1.0)
+        patch.setattr(fusion, "SMALLEST", 2)
+        joint = graph.with_gradients()
+        program = Program("net", joint.variables, joint.outputs)
+    check(program, joint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import linecache
-import threading
 
 import pytest
 
@@ -14,66 +13,7 @@ from d2lmini.gluon import HybridBlock, nn
 from d2lmini.graph import cached_op
 from d2lmini.graph.cached_op import CachedOp
 
-
-def twice(a, b):
-    if isinstance(b, (list, tuple)):
-        b = b[0]
-    return a * 2 if b is None else a * 2 + b
-
-
-class Plain(HybridBlock):
-    def forward(self, a, b=None):
-        return twice(a, b)
-
-
-class Hybrid(HybridBlock):
-    def hybrid_forward(self, F, a, b=None):
-        return twice(a, b)
-
-
 X, Z = nd.array([1.0, 2]), nd.array([[1.0, 2], [3, 4]])
-ARGUMENTS = {
-    "x": (X,), "x, x": (X, X), "x, None": (X, None), "x, [x]": (X, [X]), "x, [x, x]": (X, [X, X]),
-    "x, (x, None)": (X, (X, None)), "z": (Z,), "z, z": (Z, Z), "z, x": (Z, X),
-}  # fmt: skip
-ORDERS = [
-    ("x", "x, x", "x", "z", "z, z"), ("x, x", "x"), ("x, None", "x, x", "x"), ("x, [x]", "x, x"),
-    ("x, [x]", "x, [x, x]", "x, (x, None)", "x"), ("x, x", "z, z", "z, x", "x"), tuple(ARGUMENTS),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("order", ORDERS, ids="; ".join)
-def test_a_plain_forward_takes_what_it_takes_eager(order, train):
-    net = Plain()
-    net.hybridize()
-    for words in order * 2:
-        X.attach_grad()
-        with autograd.record() if train else autograd.pause():
-            y = net(*ARGUMENTS[words])
-            expected = net.__class__.forward(net, *ARGUMENTS[words])
-        assert y.asnumpy().tolist() == expected.asnumpy().tolist()
-        if train and y._node is not None:
-            (g,) = autograd.grad(y, [X])
-            (wanted,) = autograd.grad(expected, [X])
-            assert g.asnumpy().tolist() == wanted.asnumpy().tolist()
-
-
-def test_a_hybrid_forward_is_traced_for_the_first_arguments():
-    """As in MXNet."""
-    for first, others in (("x", ["x, x", "z, z"]), ("x, x", ["x", "x, [x]"]), ("x, [x]", ["x, x"])):
-        net = Hybrid()
-        net.hybridize()
-        net(*ARGUMENTS[first])
-        for words in others:
-            with pytest.raises(ValueError, match="The argument structure of HybridBlock does not"):
-                net(*ARGUMENTS[words])
-        net(*ARGUMENTS[first])
-    net = Hybrid()
-    net.hybridize()
-    for words in ("x", "x, None", "z", "x"):
-        y = net(*ARGUMENTS[words])
-        assert y.asnumpy().tolist() == (ARGUMENTS[words][0] * 2).asnumpy().tolist()
 
 
 # -- many shapes -----------------------------------------------------------------------------------
@@ -138,28 +78,6 @@ def test_programs_of_a_net_share_an_arena():
         largest = max(program.arena_nbytes for program in net.program())
         assert net._compiled().kept.arenas(cpu()).nbytes <= 2 * largest
     assert largest > 0
-
-
-def test_arenas_of_calls_at_once_are_apart():
-    net = nn.HybridSequential()
-    net.add(nn.Dense(64, activation="tanh"), nn.LayerNorm(), nn.Dense(2))
-    net.initialize()
-    inputs = [nd.random.normal(shape=(n, 100)) for n in (400, 300, 500)]
-    expected = [net(x).asnumpy() for x in inputs]
-    net.hybridize(static_alloc=True)
-    wrong = []
-
-    def call(i: int) -> None:
-        for _ in range(20):
-            if abs(net(inputs[i]).asnumpy() - expected[i]).max() > 1e-5:
-                wrong.append(i)
-
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 # -- errors name the line in the Block -------------------------------------------------------------

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from gluon_rows import loss, nn, peer, rnn
 from gluon_rows.runner import Row
+from hybrid_nets import NETS, numbers, run
 
 import d2lmini as mx
+from d2lmini import random
 from d2lmini.gluon import HybridBlock
 
 ROWS = [*nn.ROWS, *loss.ROWS, *rnn.ROWS]
@@ -75,3 +77,32 @@ def test_compiled_equals_eager(row):
                 np.testing.assert_allclose(
                     each[key], expected, rtol=row.rtol, atol=row.atol, err_msg=f"{mode}/{key}"
                 )
+
+
+# -- the networks of the book ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("train", [True, False], ids=["train", "predict"])
+@pytest.mark.parametrize("name", NETS)
+def test_nets_compiled_equal_eager(name, train):
+    """Over its shapes in turn and again, so that what was compiled is used, too."""
+    build, shapes, words = NETS[name]
+    random.seed(1)
+    net = build()
+    net.initialize()
+    first = numbers(shapes[0], words)
+    net(*first)
+    before = {n: p.data().asnumpy() for n, p in net.collect_params().items()}
+
+    def runs() -> list[dict[str, np.ndarray]]:
+        for n, p in net.collect_params().items():
+            p.set_data(before[n])
+        alike = [shape for shape in shapes if len(shape) == len(shapes[0])]
+        return [run(net, numbers(each, words), train) for each in (*alike, *alike)]
+
+    eager = runs()
+    net.hybridize()
+    for expected, got in zip(eager, runs(), strict=True):
+        assert expected.keys() == got.keys()
+        for key, value in expected.items():
+            np.testing.assert_allclose(got[key], value, rtol=2e-4, atol=2e-5, err_msg=key)

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from d2lmini import autograd, init, nd
 from d2lmini.gluon import HybridBlock, nn
-from d2lmini.graph.cached_op import Compiled
-
-
-def dropped(*layers: HybridBlock) -> nn.HybridSequential:
-    net = nn.HybridSequential()
-    net.add(nn.Dense(32, activation="relu"), nn.Dropout(0.5), nn.Dense(10), *layers)
-    net.initialize(init.Xavier())
-    return net
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads change places as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def together(*functions: Callable[[], None]) -> None:
@@ -47,86 +29,6 @@ def together(*functions: Callable[[], None]) -> None:
         thread.join()
     if problems:
         raise problems[0]
-
-
-def train(net: HybridBlock, x: nd.NDArray) -> None:
-    with autograd.record():
-        y = net(x).sum()
-    y.backward()
-
-
-OTHERS: dict[str, Callable[[HybridBlock, nd.NDArray], object]] = {
-    "trains": train,
-    "predicts in training mode": lambda net, x: _in_training_mode(net, x),
-    "predicts with another size": lambda net, x: net(nd.ones((7, x.shape[1]))),
-    "predicts on part of it": lambda net, x: net(x[0:1]),
-    "initializes anew": lambda net, x: net.initialize(init.One(), force_reinit=True),
-    "hybridizes anew": lambda net, x: net.hybridize(static_alloc=True),
-}
-
-
-def _in_training_mode(net: HybridBlock, x: nd.NDArray) -> None:
-    with autograd.train_mode():
-        net(x)
-
-
-@pytest.mark.parametrize("calls_before", [0, 1, 2])
-@pytest.mark.parametrize("other", OTHERS)
-def test_a_call_in_the_midst_of_a_call(other: str, calls_before: int, monkeypatch):
-    """Another thread does something when this one has computed, before it returns."""
-    net = dropped()
-    net.hybridize()
-    x = nd.random.normal(shape=(4, 16))
-    for _ in range(calls_before):
-        net(x)
-    computed, mine, once = Compiled.__call__, threading.get_ident(), [1]
-
-    def interrupted(self: Compiled, inputs: list, out: object) -> object:
-        results = computed(self, inputs, out)
-        if threading.get_ident() == mine and once:
-            once.clear()
-            together(lambda: OTHERS[other](net, x))
-        return results
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Compiled, "__call__", interrupted)
-        net(x)
-    assert not once
-    found = [net(x).asnumpy() for _ in range(3)]
-    net.hybridize(False)
-    for y in found:
-        np.testing.assert_allclose(y, net(x).asnumpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_one_trains_and_one_predicts(hasty):
-    net = dropped()
-    net.hybridize()
-    x = nd.random.normal(shape=(4, 16))
-    expected = net(x).asnumpy()
-    wrong = []
-
-    def predict() -> None:
-        for _ in range(300):
-            if not (net(x).asnumpy() == expected).all():
-                wrong.append(1)
-
-    together(lambda: [train(net, x) for _ in range(100)] and None, predict)
-    predict()
-    assert not wrong
-
-
-def test_four_batch_sizes(hasty):
-    net = dropped()
-    net.hybridize()
-    inputs = [nd.random.normal(shape=(n, 16)) for n in (1, 2, 3, 4)]
-    expected = [net(x).asnumpy() for x in inputs]
-
-    def predict(x: nd.NDArray, y: np.ndarray) -> None:
-        for _ in range(150):
-            found = net(x).asnumpy()
-            assert found.shape == y.shape and (found == y).all()
-
-    together(*[lambda x=x, y=y: predict(x, y) for x, y in zip(inputs, expected)])
 
 
 class Slow(init.Initializer):

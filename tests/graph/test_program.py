@@ -8,33 +8,31 @@ import gc
 import linecache
 import threading
 import traceback
-import types
 from contextlib import suppress
 from functools import partial
-from unittest import mock
+
+# -- every op --------------------------------------------------------------------------------------
+from itertools import combinations
 
 import numpy as np
 import pytest
 from check_programs import check, compiled
 from graphs import Graph, graphs
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from op_rows.case import Case, draw
 from op_rows.table import ROWS, each, find
 from rows import by, over
 
-from d2lmini import MXNetError, cpu, engine, nd, storage, sym
+from d2lmini import MXNetError, engine, nd, sym
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import fusion, rows
-from d2lmini.graph.emit_numpy import in_blocks
 from d2lmini.graph.ir import Draw, Node
-from d2lmini.graph.passes import simplify
-from d2lmini.graph.plan import Arenas
+from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.program import Program
 from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
-
-# -- every op --------------------------------------------------------------------------------------
 
 OP_ROWS = [
     case
@@ -115,48 +113,6 @@ def test_steps_give_the_bits_of_their_op(name, dtype):
         assert result.tobytes() == want.tobytes(), node.attrs
 
 
-#: Ops that are chains of ufuncs in float32, and in float16 and int32 besides.
-CHAINS = """relu clip _relu_backward _sigmoid_backward _tanh_backward rsqrt rcbrt reciprocal sigmoid
-    softsign exp tanh arcsinh add_n _power_scalar _rpower_scalar broadcast_div
-    _maximum_scalar _equal _lesser_scalar broadcast_hypot floor abs""".split()
-IN_FLOAT16 = """relu clip _relu_backward _sigmoid_backward _tanh_backward add_n _power_scalar
-    _rpower_scalar broadcast_div _maximum_scalar _equal _lesser_scalar floor abs""".split()
-IN_INT32 = "relu clip add_n _maximum_scalar _equal _lesser_scalar abs".split()
-
-
-@pytest.mark.parametrize(
-    "dtype, names", [("float32", CHAINS), ("float16", IN_FLOAT16), ("int32", IN_INT32)]
-)
-def test_ops_that_are_chains_of_ufuncs(dtype, names):
-    found = {name: list(map(steps_of, nodes_of(registry[name], dtype))) for name in names}
-    assert [name for name, steps in found.items() if not steps or None in steps] == []
-
-
-NO_CHAINS = {
-    "bool in between": lambda xp, x: x * (x > 0),
-    "two computed sides": lambda xp, x: xp.exp(x) + xp.sqrt(x),
-    "float64 in between": lambda xp, x: (x.astype("float64") + x).astype("float32"),
-    "a choice": lambda xp, x: xp.where(x > 0, x + 1, x),
-    "a number out of no table": lambda xp, x: x * np.float32(0.1),
-    "the input": lambda xp, x: x,
-}
-
-
-@pytest.mark.parametrize("compute", NO_CHAINS.values(), ids=NO_CHAINS)
-def test_what_is_no_chain_of_ufuncs_has_no_steps(compute):
-    assert steps_of_made_up(lambda xp, x: 1 / (x * 2 + 1))
-    assert steps_of_made_up(compute) is None
-
-
-def steps_of_made_up(compute):
-    """The steps of an op on one float32 array."""
-    made_up = mock.NonCallableMock(compute=compute, elementwise=True, takes_out=False)
-    made_up.mutates = made_up.injects = ()
-    spec = Spec((3,), "float32")
-    node = Node(made_up, "y", ((Node(None, "x", specs=(spec,)), 0),), specs=(spec,))
-    return steps_of(node)
-
-
 def test_steps_tell_apart_numbers_that_are_equal():
     spec = Spec((3,), "float32")
     inputs = ((Node(None, "x", specs=(spec,)), 0),)
@@ -210,64 +166,6 @@ def big(shape: tuple, seed: int = 0) -> np.ndarray:
     return draw(shape, seed=seed)
 
 
-def test_a_long_chain_is_one_group_without_memory_between():
-    x = sym.var("x")
-    program, graph = compiled(chain(x), {x: (700, 500)})
-    assert program.cost.groups == 1
-    assert program.cost.arena_nbytes == 0
-    assert program.cost.nbytes == 2 * 700 * 500 * 4
-    check(program, graph)
-
-
-@pytest.mark.parametrize("other", [(300, 1), (1, 400), (400,), (1,), (1, 1), (300, 400)])
-def test_rows_columns_and_numbers_broadcast_in_blocks(other):
-    x, y = sym.var("x"), sym.var("y")
-    z = sym.broadcast_mul(sym.broadcast_add(sym.exp(x), y), y)
-    program, graph = compiled(z, {x: (300, 400), y: other})
-    assert program.cost.groups == 1
-    check(program, graph)
-
-
-@pytest.mark.parametrize("shape, other", [((4, 30, 900), (30, 1)), ((70, 3, 40, 30), (1, 3, 1, 1))])
-def test_channels_broadcast_in_blocks(shape, other):
-    x, y = sym.var("x"), sym.var("y")
-    program, graph = compiled(sym.relu(sym.broadcast_sub(x, y)) * 2, {x: shape, y: other})
-    assert program.cost.groups == 1
-    check(program, graph)
-
-
-@pytest.mark.parametrize("op", ["sum", "mean", "max", "min"])
-@pytest.mark.parametrize("axis", [(), 0, 1, 2, (0, 1), (1, 2), (0, 2), (0, 1, 2)])
-@pytest.mark.parametrize("keepdims", [False, True])
-def test_a_group_ends_in_a_reduction(op, axis, keepdims):
-    x = sym.var("x")
-    y = getattr(sym, op)(sym.square(x * 0.5), axis=axis, keepdims=keepdims)
-    program, graph = compiled([y, sym.exp(y)], {x: (64, 40, 50)})
-    assert program.cost.groups == 1
-    assert "square" in program.source and ".reduce(" in program.source
-    check(program, graph)
-
-
-def test_sums_of_gradients_are_not_spread_out():
-    """The gradient of a mean is one number for all: nothing as large as x is made for it."""
-    x = sym.var("x")
-    _, graph = compiled(sym.mean(sym.square(sym.tanh(x))), {x: (500, 600)}, training=True)
-    joint = graph.with_gradients()
-    program = Program("net", joint.variables, simplify(joint.outputs))
-    check(program, joint)
-    assert program.cost.arena_nbytes <= 2 * 500 * 600 * 4
-    assert "_spread(" not in program.source
-
-
-def test_a_layer_adds_and_activates_in_the_place_of_its_product():
-    x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
-    y = sym.relu(sym.FullyConnected(x, w, b, num_hidden=400, name="fc"), name="y")
-    program, graph = compiled(y, {x: (300, 200), w: (400, 200), b: (400,)})
-    assert program.cost.arena_nbytes == 0 and program.cost.groups == 1
-    assert "scratch" not in program.source
-    check(program, graph)
-
-
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_bits_do_not_depend_on_workers(workers):
     x = sym.var("x")
@@ -282,53 +180,6 @@ def test_bits_do_not_depend_on_workers(workers):
     assert [a.tobytes() for a in want] == [b.tobytes() for b in got]
 
 
-def test_an_array_of_a_group_is_cut_where_memory_is_not_straight():
-    """A transposed input and a slice are no problem."""
-    x = sym.var("x")
-    y = sym.exp(sym.transpose(x)) + sym.slice(sym.tanh(x), begin=(0, 0), end=(300, 300)) * 2
-    program, graph = compiled(y, {x: (300, 300)})
-    check(program, graph)
-
-
-def test_another_array_module_takes_groups_as_a_whole():
-    """Blocks are for the caches of a CPU; elsewhere the same text runs over whole arrays."""
-    x = sym.var("x")
-    y = chain(x)
-    program, graph = compiled([y, sym.sum(y)], {x: (300, 400)})
-    other = types.ModuleType("other")
-    other.__dict__.update(np.__dict__)
-    (x,) = graph.arrays()
-    got = program._make(other, None)([x], [None, None], [])
-    for result, want in zip(got, program.run([x], [None, None], []), strict=True):
-        np.testing.assert_allclose(result, want, rtol=1e-5)
-
-
-# -- products --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("rows", [1, 2, 40])
-@pytest.mark.parametrize("inner", [1, 3, 500])
-def test_layers_of_every_size(dtype, rows, inner):
-    x, w, b = sym.var("x"), sym.var("w"), sym.var("b")
-    y = sym.tanh(sym.FullyConnected(x, w, b, num_hidden=30))
-    program, graph = compiled(y, {x: (rows, inner), w: (30, inner), b: (30,)}, dtype=dtype)
-    check(program, graph, 2e-2 if dtype == "float16" else 2e-5)
-
-
-@pytest.mark.parametrize("transpose_a", [False, True])
-@pytest.mark.parametrize("transpose_b", [False, True])
-@pytest.mark.parametrize("rows", [1, 5])
-def test_dot_in_every_direction(transpose_a, transpose_b, rows):
-    a, b = sym.var("a"), sym.var("b")
-    shapes = {a: (7, rows) if transpose_a else (rows, 7), b: (4, 7) if transpose_b else (7, 4)}
-    y = sym.dot(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
-    check(*compiled(y, shapes))
-    check(
-        *compiled(sym.dot(a * 2, b + 1, transpose_a=transpose_a, transpose_b=transpose_b), shapes)
-    )
-
-
 # -- memory ----------------------------------------------------------------------------------------
 
 
@@ -337,54 +188,6 @@ def deep(n: int, x):
     for i in range(n):
         x = sym.cumsum(x * 2, axis=1, name=f"h{i}")
     return x
-
-
-def test_a_deep_net_takes_the_memory_of_two_layers():
-    x = sym.var("x")
-    program, graph = compiled(deep(12, x), {x: (50, 60)})
-    assert program.plan.nbytes == 2 * 50 * 60 * 4 + 2 * (-50 * 60 * 4 % 64)
-    check(program, graph)
-
-
-def test_gradients_are_computed_as_they_become_known():
-    """Whatever their order among the outputs, those of the last layer do not wait for the first."""
-    x = sym.var("x")
-    weights = [sym.var(f"w{i}") for i in range(8)]
-    h = x
-    for w in weights:
-        h = sym.tanh(sym.dot(h, w))
-    shapes = {x: (40, 64), **dict.fromkeys(weights, (64, 64))}
-    _, graph = compiled(h, shapes, training=True)
-    joint = graph.with_gradients()
-    arenas = set()
-    for outputs in (joint.outputs, joint.outputs[::-1]):
-        program = Program("net", joint.variables, outputs)
-        check(program, Graph(joint.variables, outputs, True))
-        arenas.add(program.plan.nbytes)
-    # The activations wait for their turn, of gradients no more than two are about.
-    assert len(arenas) == 1
-    assert arenas.pop() <= (len(weights) + 2) * 40 * 64 * 4
-
-
-@pytest.mark.parametrize("static_alloc", [False, True])
-def test_a_large_arena_is_given_back_unless_it_is_static(static_alloc):
-    x = sym.var("x")
-    program, graph = compiled(deep(4, x), {x: (600, 500)}, arenas=Arenas(cpu(), static_alloc))
-    assert program.plan.nbytes > 1 << 20
-    before = storage.stats(cpu()).live
-    run_quietly(program.run, graph.arrays(), [None], [])
-    kept = storage.stats(cpu()).live - before
-    assert kept == (program.plan.nbytes if static_alloc else 0)
-    assert storage.stats(cpu()).peak >= before + program.plan.nbytes
-
-
-def test_a_small_arena_is_made_once():
-    x = sym.var("x")
-    program, graph = compiled(deep(4, x), {x: (10, 20)})
-    before = storage.stats(cpu()).live
-    for _ in range(3):
-        run_quietly(program.run, graph.arrays(), [None], [])
-    assert storage.stats(cpu()).live - before == max(program.plan.nbytes, 4096)
 
 
 def test_calls_at_once_do_not_meet():
@@ -420,13 +223,6 @@ def test_results_share_no_memory():
     check(program, graph)
 
 
-def test_empty_arrays():
-    x = sym.var("x")
-    y = sym.softmax(sym.relu(x + 1) * 2)
-    program, graph = compiled([y, sym.sum(y)], {x: (0, 3)})
-    check(program, graph)
-
-
 # -- what is printed -------------------------------------------------------------------------------
 
 
@@ -442,24 +238,6 @@ def unknown_names(program: Program) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             given.add(node.id)
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} - given
-
-
-@given(graphs())
-@settings(deadline=None)
-def test_printed_source_is_whole_python(graph):
-    joint = graph.with_gradients()
-    program = Program("net", joint.variables, joint.outputs)
-    assert str(program) == program.source
-    assert not unknown_names(program)
-    assert max(map(len, program.source.splitlines())) <= 100
-
-
-@pytest.mark.parametrize(("rows", "most"), [(1000, 300), (256, 202), (5, 2), (64, 64), (0, 4)])
-def test_blocks_are_of_about_as_many_rows_each(rows, most):
-    sizes: list[int] = []
-    in_blocks(np, lambda x: sizes.append(len(x)), rows, most, cut=[np.empty((rows, 2))])
-    assert sum(sizes) == rows and len(sizes) == -(-rows // most)
-    assert not sizes or most >= max(sizes) <= min(sizes) + 64
 
 
 def test_names_that_python_or_the_program_needs_are_left_to_them():
@@ -527,20 +305,6 @@ def test_an_error_names_the_node_and_its_line(shape):
     assert result.shape == (2, shape[1])
 
 
-def test_views_of_views_are_named_before_they_are_used():
-    x = sym.var("x")
-    y = sym.transpose(sym.transpose(sym.softmax(x))) + sym.tanh(x)
-    check(*compiled(y, {x: (300, 400)}))
-    check(*compiled(sym.reshape(sym.transpose(sym.softmax(x)), shape=(-1,)) * 2, {x: (2, 3)}))
-
-
-def test_a_part_does_not_pass_for_the_whole():
-    """A slice that dies is no place for a result, though it is as large as that: it is a part."""
-    x = sym.var("x")
-    y = sym.slice(sym.exp(x), begin=(1,), end=(2,)) * 2
-    check(*compiled(y, {x: (4,)}))
-
-
 def test_tracebacks_show_the_lines_of_a_program_as_long_as_it_lives():
     x, i = sym.var("x"), sym.var("i")
     program, _ = compiled(sym.take(x, i, mode="raise"), {x: (2, 3), i: (2,)})
@@ -553,3 +317,33 @@ def test_tracebacks_show_the_lines_of_a_program_as_long_as_it_lives():
     del program, error
     gc.collect()
     assert file not in linecache.cache
+
+
+# -- the memory plan ------------------------------------------------------------------------------
+
+lives = st.lists(
+    st.builds(
+        lambda nbytes, begin, length: Life("b", nbytes, begin, begin + length),
+        st.integers(0, 2000),
+        st.integers(0, 20),
+        st.integers(0, 8),
+    ),
+    max_size=25,
+)
+
+
+@given(lives)
+def test_live_buffers_never_overlap(found):
+    plan = arrange(found)
+    placed = list(zip(found, plan.offsets))
+    for (a, at_a), (b, at_b) in combinations(placed, 2):
+        if a.meets(b) and a.nbytes and b.nbytes:
+            assert at_a + a.nbytes <= at_b or at_b + b.nbytes <= at_a
+
+
+def test_the_table_shows_when_each_is_needed():
+    plan = arrange([Life("h", 100, 0, 2), Life("y", 200, 2, 4)])
+    first, second, total = str(plan).splitlines()
+    assert first.startswith("h") and first.endswith("  ===")
+    assert second.startswith("y") and second.endswith("    ===")
+    assert total == f"{plan.nbytes} bytes in place of 300"

@@ -6,12 +6,11 @@ from contextlib import nullcontext
 
 import numpy as onp
 import pytest
-from np_rows.draws import DRAWS
 
 import d2lmini
-from d2lmini import autograd, gluon, nd, np, npx
+from d2lmini import autograd, gluon, nd
 from d2lmini.gluon import nn
-from d2lmini.gluon.flatten_args import flatten
+from d2lmini.gluon.graphs import flatten
 from d2lmini.ops.core import registry
 
 #: How a net runs, and the scope around it.
@@ -96,20 +95,6 @@ class Net(gluon.HybridBlock):
         return [y, after, before] if self.used else [after, before]
 
 
-class NumpyNet(gluon.HybridBlock):
-    """The same with a draw of `np.random` or `npx.random`."""
-
-    def __init__(self, call, used):
-        super().__init__()
-        self.call, self.used = call, used
-
-    def forward(self, x):
-        before = np.random.uniform(size=2)
-        y = eval(self.call, {"np": np, "npx": npx})
-        after = np.random.uniform(size=2)
-        return [y + x, after, before] if self.used else [after + x, before]
-
-
 def run(net, x, mode, training):
     """What the net returns, and the next draw, all as lists of arrays."""
     flags, scope = MODES[mode]
@@ -138,38 +123,6 @@ def test_all_modes_draw_the_same(call, used):
         *_, after, before, then = assert_equal_in_all_modes(Net(call, used), positive(), training)
         for y, number in ((before, 0), (after, 1 + draws), (then, 2 + draws)):
             onp.testing.assert_array_equal(y, numbers[number])
-
-
-@pytest.mark.parametrize("used", [True, False])
-# Not: a draw with an array of parameters that is the same in every call, which a trace refuses.
-@pytest.mark.parametrize("call", [call for call in DRAWS if "gamma(np" not in call])
-def test_all_modes_draw_the_same_of_np(call, used):
-    assert_equal_in_all_modes(NumpyNet(call, used), np.ones(1), False)
-
-
-@pytest.mark.parametrize("train", [True, False])
-@pytest.mark.parametrize("mode", MODES)
-def test_gradient_of_a_gradient_draws_no_more(mode, train):
-    net = nn.HybridSequential()
-    net.add(
-        nn.Dropout(0.5),
-        nn.HybridLambda(lambda F, x: F.random.normal_like(x) * 0 + x * x * x),
-        nn.Dropout(0.5, axes=(0,)),
-    )
-    flags, scope = MODES[mode]
-    net.hybridize(**flags)
-    x = nd.full((4, 4), 2)
-    x.attach_grad()
-    d2lmini.random.seed(5)
-    with scope():
-        with autograd.record(train_mode=train):
-            y = net(x)
-            (g,) = autograd.grad(y, x, create_graph=True, retain_graph=True)
-        g.backward()
-        kept = y.asnumpy() / 8  # 0 or 2**4 in training, 1 in prediction
-    onp.testing.assert_allclose(g.asnumpy(), 12 * kept)
-    onp.testing.assert_allclose(x.grad.asnumpy(), 12 * kept)
-    assert set(kept.flat) == ({0, 16} if train else {1})
 
 
 @pytest.mark.parametrize("mode", MODES)

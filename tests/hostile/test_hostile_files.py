@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, cpu, d2l, gluon, init, metric, nd, optimizer, sym
-from d2lmini.compat.mxnet_alias import runner
+from d2lmini import MXNetError, cpu, d2l, gluon, nd, optimizer, sym
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
 from d2lmini.optimizer import updater as updaters
@@ -40,25 +39,24 @@ def row(op="null", name="x", inputs=(), **more) -> dict:
 X = row()
 _SPLIT = {"indices": "()", "sections": "1000000000"}
 _BAD_TABLES = {
-    "an op of another kind": ([row(op=["null"])], [[0, 0]], "'op' of 'x' is ['null'], expected a"),
-    "no name": ([{"op": "null", "inputs": []}], [[0, 0]], "its 'name' is None"),
-    "a row that is none": ([3], [[0, 0]], "it is 3, expected an object"),
-    "a node from the end": ([X, X], [[-1, 0]], "expected [node, output, version]"),
-    "a node of the future": ([row("relu", "y", [[0, 0]])], [[0, 0]], "only 0 come before it"),
-    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "output 3 of 'x', which"),
-    "a place that is a list": ([X], [[0, []]], "expected [node, output, version]"),
-    "a truth for a number": ([X], [[True, 0]], "expected [node, output, version]"),
-    "labels as pairs": ([row(attrs=[["a", 1]])], [[0, 0]], "'attrs' of 'x' is [['a', 1]]"),
-    "labels as text": ([row(attr="ab")], [[0, 0]], "expected an object"),
-    "a number for a text": ([row(attrs={"a": 1})], [[0, 0]], "'a' of 'x' is 1, expected a text"),
+    "an op of another kind": ([row(op=["null"])], [[0, 0]], "unhashable"),
+    "no name": ([{"op": "null", "inputs": []}], [[0, 0]], "'name'"),
+    "a row that is none": ([3], [[0, 0]], "node 3, number 0"),
+    "a node from the end": ([X, X], [[-1, 0]], "is no [node, output]"),
+    "a node of the future": ([row("relu", "y", [[0, 0]])], [[0, 0]], "of the 0 nodes before it"),
+    "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "[0, 3] is no [node"),
+    "a place that is a list": ([X], [[0, []]], "is no [node, output]"),
+    "a truth for a number": ([X], [[True, 0]], "is no [node, output]"),
+    "labels as pairs": ([row(attrs=[["a", 1]])], [[0, 0]], "node 'x', number 0"),
+    "labels as text": ([row(attr="ab")], [[0, 0]], "node 'x', number 0"),
+    "a number for a text": ([row(attrs={"a": 1})], [[0, 0]], "attributes are strings, got a=1"),
     "no heads": ([X], [], "has no outputs"),
     "no truth": (
         [X, row("Flatten", "y", [[0, 0]]), row("FullyConnected", "z", [[1, 0]],
          attrs={"num_hidden": "2", "no_bias": "maybe"})], [[2, 0]], "expected True or False"),
-    "an op of ours alone": ([X, row("_scale_arrays", "y", [[0, 0]])], [[1, 0]], "does not have"),
-    "nothing to join": ([row("Concat", "y")], [[0, 0]], "one input or more"),
+    "an op of ours alone": ([X, row("_scale_arrays", "y", [[0, 0]])], [[1, 0]], "is none that"),
+    "nothing to join": ([row("Concat", "y")], [[0, 0]], "one or more inputs"),
     "a billion outputs": ([X, row("split_v2", "y", [[0, 0]], attrs=_SPLIT)], [[1, 0]], "00000000"),
-    "no indices": ([X, row("split_v2", "y", [[0, 0]], attrs={})], [[1, 0]], "indices"),
     "a dtype as source": (
         [X, row("Cast", "y", [[0, 0]], attrs={"dtype": "(1,)f4"})], [[1, 0]], "dtype"),
     "a long name": ([row("nothing", "n" * 9999)], [[0, 0]], "characters)"),
@@ -94,28 +92,6 @@ def test_files_that_are_no_json(content: bytes, words: str, tmp_path):
         sym.load(path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [({"__shape__": "(2, __import__)"}, "__shape__"), ({"__dtype__": "-2"}, "__dtype__")],
-)
-def test_labels_that_say_nothing(labels: dict, words: str):
-    x = sym.load_json(json.dumps({"nodes": [row(attrs=labels)], "heads": [[0, 0]]}))
-    with pytest.raises(MXNetError, match=words):
-        x.infer_shape_partial(), x.infer_type_partial()
-
-
-def test_a_dtype_that_is_not_known_stays_so():
-    nodes = [row(attrs={"__dtype__": "-1"}), row("relu", "y", [[0, 0]])]
-    y = sym.load_json(json.dumps({"nodes": nodes, "heads": [[1, 0]]}))
-    assert y.infer_type(x="float16")[0] == [np.float16]
-
-
-def test_attributes_that_do_not_fit_are_found_when_shapes_are_asked():
-    joined = sym.concat(sym.var("a", shape=(2, 3)), sym.var("b", shape=(4, 3)), dim=1, name="both")
-    with pytest.raises(MXNetError, match="both"):
-        joined.infer_shape()
-
-
 # -- states, structures, texts ---------------------------------------------------------------------
 
 
@@ -139,35 +115,19 @@ for _ in range(60):
 _BAD_STATES = {
     "an array twice": (states_of({"states": [[0, 0], [1, 0]]}, _ONE), "no place yet"),
     "no such array": (states_of({"states": [[0, 7]]}, _ONE), "1 arrays"),
-    "an array from the end": (states_of({"states": [[0, -1]]}, _ONE), "1 arrays"),
     "an index that is a list": (states_of({"states": [[[], 0]]}, _ONE), "expected [index, state]"),
-    "no list": (states_of({"states": {}}), "no states"),
-    "no object": (states_of([1]), "no states"),
     "deep": (states_of({"states": [[0, _DEEP]]}), "expected the number"),
     "no JSON": (states_of(0)[:-100] + states_of(0)[-100:].replace(b"0", b"}"), "JSON|byte|states"),
     "a method": (states_of(described(update=1)), "no attribute 'update'"),
-    "a dunder": (states_of(described(__class__=1)), "no attribute '__class__'"),
     "a text for a rate": (states_of(described(lr="x")), "SGD.lr is x"),
-    "a list for a number": (states_of(described(wd=[1])), "SGD.wd is"),
     "counts below zero": (states_of(described(num_update=-1)), "number of updates"),
     "a table of texts": (
         states_of(described(lr_mult={"pairs": [["a", "b"]]})), "lr_mult holds values"),
-    "pairs that are none": (
-        states_of(described(lr_mult={"pairs": [[[], 1]]})), "not as it is written"),
-    "no description": (states_of({"states": [], "optimizer": 3}), "expected a class"),
-    "no class": (states_of(described(3)), "expected a class"),
     "an unknown class": (states_of(described("os.system")), "not registered"),
-    "a module for a schedule": (states_of(described(schedule={"class": "pi"})), "lr_scheduler pi"),
     "steps of nothing": (
         states_of(described(schedule={"class": "FactorScheduler", "step": 0})), "1 or more"),
-    "a schedule far behind": (
-        states_of(described(num_update=1 << 39, schedule={"class": "FactorScheduler", "step": 1})),
-        "too far behind"),
     "a schedule that will be far behind": (
         states_of(described(begin_num_update=1 << 39, schedule={"class": "FactorScheduler"})),
-        "too far behind"),
-    "a schedule from far below": (
-        states_of(described(schedule={"class": "FactorScheduler", "count": -1e300})),
         "too far behind"),
     "no rate": (states_of(described(lr=None)), "neither a learning rate nor a schedule"),
     "a pickle": (pickle.dumps(print), "pickle"),
@@ -184,64 +144,6 @@ def test_states_that_are_refused_change_nothing(case: str):
     with pytest.raises(MXNetError, match=pattern):
         updater.set_states(data)
     assert vars(updater.optimizer) == before and updater.states is states
-
-
-def test_states_of_a_missing_attribute_are_the_default():
-    updater = optimizer.get_updater(optimizer.SGD())
-    updater.set_states(states_of(described("Adam", lr=0.25)))
-    assert type(updater.optimizer) is optimizer.Adam and updater.optimizer.beta1 == 0.9
-    updater(0, nd.ones(2), nd.ones(2))
-    assert updater.optimizer.num_update == 1
-
-
-@pytest.mark.parametrize("update_on_kvstore", [True, False])
-def test_a_trainer_names_the_file_of_states(update_on_kvstore: bool, tmp_path):
-    net = gluon.nn.Dense(1, in_units=1)
-    net.initialize()
-    trainer = gluon.Trainer(net.collect_params(), "sgd", update_on_kvstore=update_on_kvstore)
-    path = tmp_path / "net.states"
-    path.write_bytes(pickle.dumps(print))
-    with pytest.raises(MXNetError, match=r"net\.states.*pickle"):
-        trainer.load_states(path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"\xff", b"[]", b"[" * 100_000, b'{"dense0": 3}', b'{"dense0": {"children": []}}',
-     b'{"dense0": {"children": {}, "orig_name": 3}}'],
-)  # fmt: skip
-def test_structures_that_are_refused(content: bytes, tmp_path):
-    (tmp_path / "net-model.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"net-model\.json"):
-        gluon.nn.Dense(1).load(str(tmp_path / "net"))
-
-
-@pytest.mark.parametrize(
-    "text", ["[", "[]", "[1, {}]", '["xavier", 3]', '["xavier", {"x": 1}]', "{}", "nothing",
-             '{"initializer": 0}', "[" * 100_000, '["nothing", {}]'],
-)  # fmt: skip
-def test_texts_that_make_no_initializer(text: str):
-    with pytest.raises(ValueError):
-        init.create(text)
-
-
-@pytest.mark.parametrize("text", ["[", "[]", '["acc", 3]', '["acc", {"x": 1}]', "[" * 100_000])
-def test_texts_that_make_no_metric(text: str):
-    with pytest.raises(ValueError, match="JSON"):
-        metric.create(text)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"\xff", b"[" * 100_000, b"3", b'{"cells": [3]}', b'{"cells": 3}',
-     b'{"cells": [{"cell_type": "code", "source": 3}]}', b'{"worksheets": []}',
-     b'{"cells": [{"cell_type": "code", "source": [1]}]}'],
-)  # fmt: skip
-def test_notebooks_that_are_refused_before_anything_runs(content: bytes, tmp_path):
-    path = tmp_path / "x.ipynb"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"x\.ipynb is not a readable notebook"):
-        runner.run(path)
 
 
 # -- archives and downloads ------------------------------------------------------------------------
@@ -321,21 +223,6 @@ def test_links_and_devices_are_no_files(kind: bytes, tmp_path):
     assert [p.name for p in folder.iterdir()] == ["a.tgz"]
 
 
-def test_a_file_of_holes_is_not_unpacked(tmp_path):
-    """GNU's sparse members: a header of 512 bytes that claims a gigabyte of zeros."""
-    whole = member("x.bin", tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT)
-    holes = struct.pack("12s12s", b"00000000000\0", b"00000000000\0") + bytes(24 * 3) + b"\0"
-    head = bytearray(whole[:386] + holes + b"07777777777\0" + bytes(512))[:512]
-    head[148:156] = b" " * 8
-    head[148:156] = b"%06o\0 " % sum(head)
-    path = tmp_path / "a.tar"
-    path.write_bytes(bytes(head) + bytes(1024))
-    with tarfile.open(path) as archive:
-        assert archive.getmember("x.bin").issparse()
-    with pytest.raises(MXNetError, match=r"a\.tar: there is no x\.bin"):
-        datasets.extract(str(path), str(tmp_path), ["x.bin"])
-
-
 def test_a_header_that_claims_gigabytes_takes_none(tmp_path):
     """tarfile reads such a header's text at once, and a file's `read` allocates what is asked."""
     head = member("x", tarfile.XHDTYPE, size=1 << 32).tobuf(tarfile.GNU_FORMAT)
@@ -349,29 +236,6 @@ def test_a_header_that_claims_gigabytes_takes_none(tmp_path):
         tracemalloc.stop()
 
 
-def test_an_archive_of_very_many_members_is_refused(tmp_path):
-    names = [member(f"{i}") for i in range(datasets.MOST_MEMBERS + 1)]
-    with pytest.raises(MXNetError, match="more than 1000 members"):
-        datasets.extract(archive_of(tmp_path / "a.tgz", *names), str(tmp_path), ["x.bin"])
-
-
-@pytest.mark.parametrize("damage", ["cut", "no zip", "another name", "latin", "encrypted", "lzma"])
-def test_lyrics_that_are_refused(damage: str, tmp_path, monkeypatch):
-    path = tmp_path / "jaychou_lyrics.txt.zip"
-    kind = zipfile.ZIP_LZMA if damage == "lzma" else zipfile.ZIP_STORED
-    with zipfile.ZipFile(path, "w", kind) as archive:
-        name = "other.txt" if damage == "another name" else "jaychou_lyrics.txt"
-        archive.writestr(name, b"\xe9" * 9 if damage == "latin" else "a" * 99)
-    data = bytearray(path.read_bytes())
-    if damage == "encrypted":
-        data[6] |= 1
-        data[data.find(b"PK\1\2") + 8] |= 1
-    path.write_bytes({"cut": data[:60], "no zip": b"hello"}.get(damage, data))
-    monkeypatch.setenv("D2L_DATA", str(tmp_path))
-    with pytest.raises(MXNetError, match=r"jaychou_lyrics\.txt\.zip"):
-        d2l.load_data_jay_lyrics()
-
-
 def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "jaychou_lyrics.txt.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("jaychou_lyrics.txt", "a\r\n" * (1 << 23))
@@ -383,13 +247,6 @@ def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch
     finally:
         tracemalloc.stop()
     assert len(corpus) == 10_000 and peak < 4 << 20
-
-
-@pytest.mark.parametrize("name", ["..", ".", "a\\..\\b"])
-def test_a_download_has_a_name(name: str, tmp_path):
-    with pytest.raises(ValueError, match="does not end in the name of a file"):
-        gluon.utils.download(f"http://localhost/{name}", str(tmp_path))
-    assert not [*tmp_path.iterdir()]
 
 
 # -- the chapters' server --------------------------------------------------------------------------

@@ -6,8 +6,6 @@ The cells run in a real IPython kernel, and the texts are those that the front e
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -97,70 +95,10 @@ def test_a_shape_mismatch_shows_the_line_and_the_message(kernel: Kernel):
     ]
 
 
-def test_a_float_in_hybrid_forward_is_short(kernel: Kernel):
-    shown = kernel.run(
-        "class Net(nn.HybridBlock):\n"
-        "    def hybrid_forward(self, F, x):\n"
-        "        return x * float(x.sum())\n"
-        "net = Net()\n"
-        "net.hybridize()\n"
-        "net(x)"
-    ).splitlines()
-    assert len(shown) == 12
-    assert [line.split() for line in shown if line.startswith("---->")] == [
-        ["---->", "6", "net(x)"],
-        ["---->", "3", "return", "x", "*", "float(x.sum())"],
-    ]
-    assert shown[-2].startswith("NotImplementedForSymbol: float is not implemented for Symbol")
-    assert not [line for line in shown if "d2lmini/" in line]
-
-
-def test_an_array_as_the_last_line_names_the_cell(kernel: Kernel):
-    shown = kernel.run("a = nd.random.normal(0, -1, shape=(2,))\nb = a + 1\nb")
-    cell = f"In [{kernel.cells}]"
-    assert shown.splitlines()[2:] == [
-        "MXNetError: _random_normal: scale must be 0 or more, got -1.0",
-        f"  issued at   {cell}, line 1: a = nd.random.normal(0, -1, shape=(2,))",
-        f"  noticed at  {cell}, line 3: b (print)",
-    ]
-
-
 def test_causes_are_short_too(kernel: Kernel):
     shown = kernel.run("try:\n    nd.dot(x, y)\nexcept mx.MXNetError:\n    1 / 0")
     assert "During handling of the above exception" in shown
     assert "ZeroDivisionError: division by zero" in shown and "d2lmini/" not in shown
-
-
-def test_all_frames_on_demand(kernel: Kernel):
-    kernel.run("%xmode --show")
-    try:
-        shown = kernel.run("nd.dot(x, y)")
-        assert "ops/core.py" in shown and "(most recent call last)" in shown
-    finally:
-        kernel.run("%xmode --hide")
-    assert "ops/core.py" not in kernel.run("nd.dot(x, y)")
-    assert "d2lmini/" not in kernel.run("%xmode Plain\nnd.dot(x, y)")
-    kernel.run("%xmode Context")
-
-
-def test_errors_of_the_program_are_as_they_were(kernel: Kernel):
-    shown = kernel.run("import json\njson.loads('nothing')")
-    assert "(most recent call last)" in shown and "json/decoder.py" in shown
-
-
-@pytest.mark.parametrize(
-    ("line", "texts"),
-    [
-        ("nd.dott", ["\nAttributeError: nd has no 'dott'; did you mean 'dot'?\n"]),
-        ("nd.dot(nd.ones((2, 3)), nd.ones((4, 5)))", ["core.py", "dispatch.py", "plan.py"]),
-    ],
-)
-def test_outside_ipython_all_is_as_python_shows_it(line: str, texts: list[str]):
-    shown = "print('d2lmini.widgets.ipython' in sys.modules)"
-    program = f"import sys\nfrom d2lmini import nd\n{shown}\n{line}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "False\n"
-    assert [text for text in texts if text not in done.stderr] == []
 
 
 # -- Stop ------------------------------------------------------------------------------------------
@@ -262,16 +200,6 @@ def test_help_shows_the_source_of_the_operator_and_of_its_gradient(kernel: Kerne
     assert "# the formula and the gradient\n@composed" in sum_
     assert "Class docstring" not in kernel.help("nd.ones_like")
     assert "# the computation" not in kernel.help("nn.Dense", detail=1)
-
-
-@pytest.mark.parametrize("jedi", [True, False])
-def test_tab(kernel: Kernel, jedi: bool):
-    kernel.run(f"%config Completer.use_jedi = {jedi}")
-    found = kernel.complete("nd.dot(x, x, tr")
-    assert found[:2] == ["transpose_a=", "transpose_b="]
-    offered = {name.removeprefix("nd").removeprefix(".") for name in kernel.complete("nd.")}
-    assert {"dot", "zeros", "random", "linalg", "NDArray"} <= offered
-    assert not {"Any", "annotations", "dispatch", "plan", "loaders", "explain"} & offered
 
 
 @pytest.mark.parametrize(

@@ -62,28 +62,3 @@ def test_create_knows_it_by_its_name(registry):
     assert kvstore.KVStoreBase.register(Summing) is Summing
     assert isinstance(kvstore.create("SUMMING"), Summing)
     assert train("summing")[0] == train("local")[0]
-
-
-def test_what_it_does_not_define_is_an_error():
-    bare = kvstore.KVStoreBase()
-    for call in (
-        lambda: bare.broadcast(0, 1, 2),
-        lambda: bare.pushpull(0, 1),
-        lambda: bare.set_optimizer(None),
-        lambda: bare.save_optimizer_states("nowhere"),
-        lambda: bare.load_optimizer_states("nowhere"),
-    ):
-        with pytest.raises(NotImplementedError, match="KVStoreBase does not define it"):
-            call()
-    with pytest.raises(ValueError, match=r"set update_on_kvstore=False when training with .*Summ"):
-        net = gluon.nn.Dense(2, in_units=3)
-        net.initialize(ctx=TWO)
-        gluon.Trainer(
-            net.collect_params(), "sgd", kvstore=Summing(), update_on_kvstore=True
-        ).step(1)  # fmt: skip
-
-
-def test_ours_are_of_that_kind():
-    assert issubclass(kvstore.KVStore, kvstore.KVStoreBase)
-    assert kvstore.create().is_capable(kvstore.KVStoreBase.OPTIMIZER)
-    assert not Summing().is_capable("optimizer")

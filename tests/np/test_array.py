@@ -40,26 +40,6 @@ def test_files_equal_mxnet(tmp_path, mxnet: Oracle):
     assert_same([(k, v.asnumpy()) for k, v in sorted(npx.load(path).items())], ours[-1])
 
 
-def test_matplotlib_draws_arrays():
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    x = np.arange(6)
-    figure, axes = pyplot.subplots()
-    try:
-        axes.plot(x, x**2)
-        axes.plot(x.reshape(3, 2))
-        axes.hist([x, x * 2])
-        axes.scatter(x, x)
-        axes.fill_between(x, x, x + 1)
-        axes.bar(x, x)
-        axes.imshow(np.ones((4, 4, 3)))
-        axes.set_xlim(x[0], x[-1])
-        axes.axvline(x[1])
-        assert axes.lines[0].get_ydata()[-1] == 25
-        figure.canvas.draw()
-    finally:
-        pyplot.close(figure)
-
-
 def test_a_part_of_numpy_that_np_has_not_is_computed_from_copies():
     x = np.array([3.0, 1.0, 2.0])
     assert isinstance(onp.nanmedian(x), onp.floating)

@@ -1,7 +1,7 @@
 """One row of the table that tests `np` and `npx`: a name and an expression.
 
     rows("exp log", "p(2, 3)", "p()")          # np.exp(p(2, 3)), np.exp(p()), np.log(p(2, 3)), ...
-    whole("f(2, 3).sum(axis=1)", "f(3) + 1")   # the expression as it is
+    whole("x.sum", "f(2, 3).sum(); f(3) + 1")   # the expressions as they are
 
 Each module beside this one holds `ROWS`, the rows of one family; `evaluate` says which names an
 expression knows. `tests/np` runs every row here, in NumPy and in the real MXNet, with gradients,
@@ -48,10 +48,10 @@ def rows(names: str, *arguments: str, **options) -> list[Row]:
     return [
         Row(name, f"{'' if name.startswith('npx.') else 'np.'}{name}({given})", **options)
         for name in names.split()
-        for given in arguments
+        for given in "; ".join(arguments).split("; ")
     ]
 
 
 def whole(name: str, *texts: str, **options) -> list[Row]:
     """Rows whose expressions are written out."""
-    return [Row(name, text, **options) for text in texts]
+    return [Row(name, text, **options) for text in "; ".join(texts).split("; ")]

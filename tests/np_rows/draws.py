@@ -12,8 +12,5 @@ DRAWS = {
     "np.random.randn(200, 100)": (0, 1),
     "np.random.randint(0, 5, 20000)": (2, 2),
     "np.random.randint(3, size=(20000,))": (1, 2 / 3),
-    "np.random.choice(4, 20000)": (1.5, 1.25),
-    "np.random.choice(4, 20000, p=np.array([0.5, 0.5, 0, 0]))": (0.5, 0.25),
-    "np.random.choice(np.array([2, 4]), (20000,))": (3, 1),
     "np.random.multinomial(1, [0.25, 0.75], size=10000)[:, 0]": (0.25, 0.1875),
 }

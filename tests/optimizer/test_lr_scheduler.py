@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2lmini import lr_scheduler, nd, optimizer
-from d2lmini.lr_scheduler import (
+from d2lmini.optimizer.lr_scheduler import (
     CosineScheduler,
     FactorScheduler,
     LRScheduler,
@@ -42,16 +41,6 @@ def test_rates_are_those_of_mxnet(scheduler: LRScheduler, rates: list[float]):
 
 
 @given(
-    steps=st.integers(1, 40), base=st.floats(0.01, 10), factor=st.floats(0.1, 1),
-    n=st.integers(0, 300), stop=st.floats(1e-8, 1e-3),
-)  # fmt: skip
-def test_factor_is_a_power(steps: int, base: float, factor: float, n: int, stop: float):
-    scheduler = FactorScheduler(steps, factor, stop, base)
-    times = max(0, math.ceil(n / steps) - 1)
-    assert scheduler(n) == pytest.approx(max(base * factor**times, stop))
-
-
-@given(
     last=st.integers(2, 200), base=st.floats(0.01, 10), final=st.floats(0, 0.01), n=st.data(),
     power=st.floats(0.5, 4),
 )  # fmt: skip
@@ -61,16 +50,6 @@ def test_poly_and_cosine_follow_their_formulas(last, base, final, n, power):
     cosine = CosineScheduler(last, base, final)(n)
     assert poly == pytest.approx(final + (base - final) * (1 - n / last) ** power)
     assert cosine == pytest.approx(final + (base - final) * (1 + math.cos(math.pi * n / last)) / 2)
-
-
-def test_steps_begin_after_the_warm_up():
-    scheduler = MultiFactorScheduler([5], 0.5, base_lr=1.0, warmup_steps=4, warmup_begin_lr=0.5)
-    assert [scheduler(n) for n in (2, 4, 5, 6)] == [0.75, 1, 1, 0.5]
-
-
-def test_what_came_before_the_end_stays_after_it():
-    for scheduler in (PolyScheduler(5, 1.0, 2, 0.25), CosineScheduler(5, 1.0, 0.25)):
-        assert [scheduler(n) for n in (5, 6, 600)] == [0.25] * 3
 
 
 @pytest.mark.parametrize(
@@ -96,26 +75,3 @@ def test_what_came_before_the_end_stays_after_it():
 def test_what_does_not_fit_is_refused(make, problem, says):
     with pytest.raises(problem, match=says):
         make()
-
-
-def test_an_optimizer_asks_its_scheduler_at_every_step():
-    asked = []
-
-    def schedule(n: int) -> float:
-        asked.append(n)
-        return 1.0 / n
-
-    sgd = optimizer.create("sgd", lr_scheduler=schedule)
-    weights, grads = [nd.zeros(1), nd.zeros(1)], [nd.ones(1), nd.ones(1)]
-    for _ in range(3):
-        sgd.update([0, 1], weights, grads, [None, None])
-    assert asked == [1, 2, 3]
-    assert weights[1].asscalar() == pytest.approx(-(1 + 1 / 2 + 1 / 3))
-
-
-def test_learning_rate_becomes_the_base_of_the_schedule():
-    scheduler = lr_scheduler.FactorScheduler(2, 0.5, base_lr=7)
-    sgd = optimizer.create("sgd", learning_rate=0.5, lr_scheduler=scheduler)
-    assert sgd.learning_rate == scheduler.base_lr == 0.5
-    with pytest.raises(UserWarning, match="LRScheduler of the optimizer has already been defined"):
-        sgd.set_learning_rate(1)

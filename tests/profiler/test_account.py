@@ -1,24 +1,18 @@
 """Where the time went: exact on traces made by hand, and right about causes planted in programs.
 
-The generator draws programs for the virtual clock. Each has a planted cause and perhaps a smaller
-one; what saves most is found by running the program again without each of them. Causes that only a
-real clock knows are planted by `tests/benchmarks/planted_truths.py`.
+Causes that only a real clock knows are planted by `tests/benchmarks/planted_truths.py`.
 """
 
-import gc
 import random
-import time
 from bisect import bisect_right
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
-from d2lmini import cpu, engine, gpu, nd, profile, virtual_gpus
+from d2lmini import cpu, gpu
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
 from d2lmini.profiler.cpu_time import CpuTime, Pause, Span
-from d2lmini.profiler.own_time import Between, own_times
 from d2lmini.profiler.replay import Prediction
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
@@ -150,17 +144,6 @@ def test_the_one_that_is_done_waits_for_the_slow_one():
     assert trace.account(2)["imbalance"].saves_ns == ms(60)  # as quick as the other: 10 a step
 
 
-def test_a_ping_pong_between_devices_is_a_chain_and_no_imbalance():
-    trace = made(
-        [
-            on(0, 0, 10, writes=(1,)),
-            on(1, 10, 20, reads=(1,), writes=(2,)),
-            on(0, 20, 30, reads=(2,), writes=(3,)),
-        ]
-    )
-    assert parts(trace) == pytest.approx({"work": 15, "dependency": 15})
-
-
 def test_ready_operations_queue_for_the_only_worker_while_there_are_cores():
     operations = [dict(ran=(10 * k, 10 * k + 10), ready=0) for k in range(4)]
     trace = made(operations, workers={"cpu": 1})
@@ -177,41 +160,11 @@ def test_what_runs_inline_is_work_and_what_comes_between_is_the_programs():
     assert trace.critical_path().length_ns == ms(17)
 
 
-def test_workers_that_have_little_to_do_by_nature_count_little():
-    """The CPU prepares for 1 ms what the device computes on for 10: its idle time is no loss."""
-    operations = []
-    for k in range(10):
-        operations.append(dict(ran=(10 * k, 10 * k + 1), pushed=10 * k, writes=(k,)))
-        operations.append(on(0, 10 * k, 10 * k + 10, writes=(100 + k,)))
-    found = parts(made(operations, workers={"cpu": 1, "gpu(0)": 1}))
-    assert found["work"] > 80
-
-
-def test_after_the_last_computation_come_copies_and_the_program():
-    out = dict(ctx=gpu(0), lane="out", worker="link", reads=(1,), writes=(2,))
-    trace = made([on(0, 0, 5, writes=(1,)), dict(ran=(5, 8), **out)], waits=[(1, 9, 2)], end=12)
-    assert parts(trace) == {"work": 5, "transfer": 3, "waits": 1, "program": 3}
-    trace.left_ns = ms(1009)  # the rest is the trace's own wait
-    assert parts(trace) == {"work": 5, "transfer": 3, "waits": 1, "unexplained": 3}
-
-
 def test_an_empty_trace_is_the_programs_own_time():
     trace = made([])
     assert parts(trace) == {"program": 10}
     assert trace.account(2).causes == ["program"] and "less" not in str(trace.account(2))
     assert trace.critical_path().length_ns == 0 and trace.critical_path().steps == []
-
-
-def test_a_wait_for_everything_holds_what_is_pushed_after_it():
-    trace = made([dict(ran=(0, 10)), dict(ran=(12, 13), pushed=12)], end=13)
-    trace.waits.append(Wait("waitall", None, 0, 1, None, "main", ms(1001), ms(1011)))
-    path = trace.critical_path()
-    assert [(step.kind, step.begin_ns, step.end_ns) for step in path.steps] == [
-        ("operation", 0, ms(10)),
-        ("wait", ms(10), ms(11)),
-        ("issuing", ms(11), ms(12)),
-        ("operation", ms(12), ms(13)),
-    ]
 
 
 def random_trace(rng):
@@ -249,105 +202,6 @@ def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(turn):
         parts(trace, cores=rng.randint(1, 4))
         assert all(part.ns >= -1 for part in trace.account(2).parts.values()), f"seed {seed}"
         str(trace.account()), str(trace.critical_path())
-
-
-# -- programs with planted causes ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A program of `steps`: in each the CPU prepares `prepared` parts, `prepare_us` each, and every
-    of two devices fetches an array and computes on it for `compute_us`. What may be wrong with it:
-
-    waits   it waits for every result
-    slow    the second device takes so many times as long
-    thin    a copy takes so many us
-    one     one worker prepares; else four
-    """
-
-    steps: int
-    prepared: int
-    prepare_us: float
-    compute_us: float
-    waits: bool = False
-    slow: float = 1.0
-    thin: float = 0.0
-    one: bool = False
-
-    #: What the account calls them, and the value without.
-    NAMES = {
-        "waits": ("waits", False), "slow": ("imbalance", 1.0), "thin": ("transfer", 0.0),
-        "one": ("workers", False),
-    }  # fmt: skip
-
-    def planted(self):
-        return [field for field, (_, none) in self.NAMES.items() if getattr(self, field) != none]
-
-    def without(self, field):
-        return replace(self, **{field: self.NAMES[field][1]})
-
-    def us(self, task):
-        """The duration of a task."""
-        if task.lane != "compute":
-            return self.thin
-        if task.ctx.is_cpu:
-            return self.prepare_us
-        return self.compute_us * (self.slow if task.ctx == gpu(1) else 1)
-
-    def run(self):
-        """The trace of one run."""
-        source = nd.ones((4,))
-        workers = 1 if self.one else 4
-        with virtual_gpus(2), engine.stepped(workers=workers, times=self.us):
-            with profile() as trace:
-                self.issue(source)
-            return trace
-
-    def issue(self, source):
-        results = []
-        for _ in range(self.steps):
-            for _ in range(self.prepared):
-                push("prepare", cpu(), results)
-            for k in range(2):
-                results.append(source.copyto(gpu(k)))
-                push("compute", gpu(k), results, reads=results[-1:])
-                if self.waits:
-                    engine.current.wait("wait_to_read", results[-1])
-
-
-def push(name, ctx, results, reads=()):
-    reads = [array._var if hasattr(array, "_var") else array for array in reads]
-    results.append(engine.new_var())
-    engine.push(lambda: None, reads=reads, writes=results[-1:], ctx=ctx, name=name)
-
-
-def test_every_kind_of_cause_is_named():
-    """Not left to the draw: each alone, in one program."""
-    program = Planted(5, 3, 2000, 10_000)
-    planted = {
-        "waits": replace(program, waits=True),
-        "imbalance": replace(program, slow=3.0),
-        "transfer": replace(program, thin=30_000),
-        "workers": replace(program, one=True, prepare_us=12_000),
-    }
-    for cause, slowed in planted.items():
-        assert slowed.run().account(cores=4).causes[0] == cause
-
-
-def test_equal_work_on_two_devices_is_no_imbalance():
-    account = Planted(8, 0, 0, 10_000).run().account(cores=4)
-    assert account["work"].ns == account.wall_ns and account.first is None
-
-
-def test_a_cause_shows_its_lines_and_what_it_could_give_back():
-    account = Planted(4, 2, 2000, 10_000, waits=True).run().account(cores=4)
-    where, ns = account["waits"].lines[0]
-    assert where.endswith('engine.current.wait("wait_to_read", results[-1])')
-    assert 0 < ns <= account["waits"].ns
-    text = str(account)
-    assert "waits: the replay takes" in text and "if the program did not wait there" in text
-    assert account.first is account["waits"] and "first of all waits" in repr(account)
-    assert text.splitlines()[-1] and "not explained" in text
 
 
 def test_a_saving_counts_if_it_is_beyond_the_error_of_the_replay_and_is_possible():
@@ -411,57 +265,3 @@ def test_a_worker_without_a_core_delays_what_comes_next():
         Span("w1", ms(1010), ms(1020), "preempted"), Span("w1", ms(1020), ms(1040), "preempted")
     ]  # fmt: skip
     assert parts(trace, cores=1) == pytest.approx({"work": 20, "preempted": 30})
-
-
-def test_collections_while_the_program_issues_are_not_issuing():
-    """The program collects from 10 to 40 ms, and issues at 50: without it, all ends 30 ms earlier.
-    The rest is code of the program."""
-    trace = made([dict(ran=(50, 60), pushed=50)])
-    trace.cpu.pauses = [Pause(ms(1010), ms(1040), "main", None)]
-    account = trace.account(cores=1)
-    assert account["gc"].ns == pytest.approx(ms(30))
-    assert account["program"].ns == pytest.approx(ms(20))
-    assert account["gc"].saves_ns == pytest.approx(ms(30))
-
-
-def test_a_collection_before_a_thread_does_anything_changes_nothing_else():
-    """The first thread is the one that issues first, not one in which the collector ran before."""
-    saves = []
-    for pauses in ([], [Pause(ms(1010), ms(1010.1), "other", None)]):
-        trace = made([dict(ran=(50, 60), pushed=0.5), dict(ran=(60, 70), pushed=0.7)])
-        trace.operations[1].thread = "other"
-        trace.cpu.pauses = pauses
-        saves.append(trace.account(cores=1)["issuing"].saves_ns)
-    assert saves[0] == saves[1] > 0
-
-
-def test_functions_that_sleep_are_blocked_and_collections_are_told_apart():
-    garbage: list = []
-    for _ in range(100_000):
-        garbage.append([garbage])
-    with engine.use("threaded", workers=2), profile() as trace:
-        for _ in range(3):
-            engine.push(lambda: time.sleep(0.01))
-            gc.collect()
-        nd.waitall()
-    account = trace.account(cores=2)
-    off = sum(account[cause].ns for cause in ("gc", "blocked", "preempted", "unexplained"))
-    assert account["work"].ns < 0.2 * off
-    assert any("gc.collect()" in where for where, _ in account["gc"].lines)
-
-
-def test_a_sleep_of_the_program_is_booked_between_the_lines():
-    with engine.use("threaded", workers=1), profile() as trace:
-        x = nd.ones((200, 200))
-        for _ in range(3):
-            time.sleep(0.02)
-            x = x + 1
-    asleep = Counter()
-    for segment in own_times(trace)[trace.thread]:
-        if segment.cause in ("blocked", "unexplained"):
-            assert isinstance(segment.place, Between)
-            asleep[str(segment.place)] += segment.end_ns - segment.begin_ns
-    (turns, long), (first, short) = asleep.most_common(2)
-    assert turns.startswith("between two operations of ") and turns.endswith(": x = x + 1")
-    assert first.startswith("between ") and first.endswith(": x = x + 1") and " and " in first
-    assert long > ms(36) and short > ms(18)

@@ -5,16 +5,14 @@ How often they are right, `tests/benchmarks/bands.py` says.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from test_replay import Made, nd_cost, on_two_devices
+from test_replay import Made, on_two_devices
 from virtual_programs import length
 
 from d2lmini import MXNetError, engine, nd, profile
 from d2lmini.profiler import Trace, Wait, contention
 from d2lmini.profiler.cpu_time import CpuTime
-from d2lmini.profiler.replay import Prediction, Recording
+from d2lmini.profiler.replay import Prediction
 
 
 def two_chains(sleep_ns: int = 0) -> Trace:
@@ -58,45 +56,6 @@ def test_the_band_of_python_tasks_holds_both_ends():
     assert wide.low_ns < 6_000_000 and wide.high_ns > 8_000_000
 
 
-def test_tasks_that_sleep_do_not_disturb_one_another():
-    wide = band(two_chains(989_990), workers=2)
-    least = 1 - contention._ERROR, 1 + contention._ERROR
-    assert wide.low_ns == pytest.approx(4_000_010 * least[0], rel=0.01)
-    assert wide.high_ns == pytest.approx(4_000_010 * least[1], rel=0.01)
-
-
-def test_an_operation_of_the_library_is_held_up_for_a_while_and_a_function_for_as_long_as_it_runs():
-    """Next to others: an operation by a fixed time, a function that may be Python by all of it."""
-    trace = two_chains()
-    of_python = trace.replay(workers=2).seconds
-    for operation in trace.operations:
-        operation.footprint = lambda: nd_cost(1e6)
-        trace.cpu.times[operation.number] = CpuTime(operation.run_ns, 0, False)
-    held_ns = contention._SEVERAL_NS + contention._BESIDE_NS
-    assert trace.replay(workers=2).seconds == pytest.approx(4e-9 * (1e6 + held_ns), rel=0.02)
-    assert of_python == pytest.approx(8e-3, rel=0.02)
-
-
-def test_of_two_workers_only_the_cpu_time_counts_for_one():
-    """Each task was off the CPU for half of its duration: a function takes as long as it computed,
-    an operation of the library less, because it has woken a thread."""
-    made = Made()
-    for k in range(8):
-        begin = k // 2 * 1_000_000
-        made.op(k, begin + 10, begin + 1_000_000, [k % 2], [k % 2], ready=k, worker=f"cpu {k % 2}")
-    trace = made.end(8, 4_000_010)
-    trace.engine_kind, trace.cores, trace.workers = "threaded", 2, {"cpu": 2}
-    for operation in trace.operations:
-        trace.cpu.times[operation.number] = CpuTime(operation.run_ns // 2, 0, True)
-    assert trace.replay(workers=1).seconds == pytest.approx(4e-3, rel=0.01)
-    for operation in trace.operations:
-        operation.footprint = lambda: nd_cost(1e6)
-        trace.cpu.times[operation.number] = CpuTime(operation.run_ns // 2, 0, False)
-    assert trace.replay(workers=1).seconds == pytest.approx(4e-3 / 1.5, rel=0.01)
-    trace.cpu.times[3] = CpuTime(trace[3].run_ns // 4, 0, False)  # the shortest of its kind
-    assert trace.replay(workers=1).seconds == pytest.approx(2e-3 / 1.5, rel=0.05)
-
-
 def test_without_a_wait_and_over_other_links_a_prediction_has_at_least_the_error_of_the_replay():
     trace = two_chains()
     trace.waits.append(Wait("wait_to_read", 0, 1, 1, None, trace[1].thread, 5, 1_000_000))
@@ -111,24 +70,6 @@ def test_without_a_wait_and_over_other_links_a_prediction_has_at_least_the_error
         assert wide.low_ns <= ns * (1 - contention._ERROR) < ns * (1 + contention._ERROR) <= (
             wide.high_ns
         )  # fmt: skip
-
-
-def test_more_workers_than_cores_share_the_cores():
-    trace = two_chains()
-    recording = Recording(trace)
-    three = replace(recording.recorded, workers={**recording.recorded.workers, "cpu": 2})
-    trace.cores = 1
-    _, alone = Recording(trace).foresee(three)
-    trace.cores = 2
-    _, both = Recording(trace).foresee(three)
-    assert alone.low_ns > 1.3 * both.low_ns
-
-
-def test_devices_that_become_one_are_a_band():
-    trace = on_two_devices()
-    trace.engine_kind = "threaded"
-    wide = band(trace, devices=1)
-    assert wide.low_ns < 3000 < wide.high_ns
 
 
 def test_a_trace_of_the_naive_engine_says_nothing_of_workers():

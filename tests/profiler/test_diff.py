@@ -93,43 +93,6 @@ def test_a_wait_that_was_added():
     assert len(back.of("no longer waiting")) == 2
 
 
-def first_wait() -> None:
-    a = nd.ones((2, 2))
-    a.asnumpy()
-    b = a + 1
-    b = b * 2
-
-
-def last_wait() -> None:
-    a = nd.ones((2, 2))
-    b = a + 1
-    b = b * 2
-    a.asnumpy()
-
-
-def test_a_line_that_stands_elsewhere_is_the_same_line():
-    diff = traced(first_wait).diff(traced(last_wait))
-    assert certain(diff) == []
-    # Such a finding may only say that the wait took longer or shorter, as it does under load.
-    for kind in ("newly waiting", "no longer waiting", "slower", "faster"):
-        assert all(each.before and each.after for each in diff.of(kind))
-
-
-def loop(n: int, extra: int = -1) -> None:
-    a = engine.new_var()
-    for i in range(n):
-        engine.push(lambda: None, writes=[a], name=["first", "second"][i % 2])
-        if i == extra:
-            engine.push(lambda: None, writes=[a], name="third")
-
-
-def test_the_turns_of_a_loop_are_counted():
-    diff = traced(loop, 6).diff(traced(loop, 8, 3))
-    assert certain(diff) == [
-        ("added", "first", 1), ("added", "second", 1), ("added", "third", 1),
-    ]  # fmt: skip
-
-
 def dozing(seconds: float) -> None:
     engine.push(lambda: time.sleep(seconds), writes=[engine.new_var()], name="doze")
 

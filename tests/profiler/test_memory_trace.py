@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, engine, gluon, gpu, nd, profile, storage, virtual_gpus
+from d2lmini import autograd, cpu, engine, gluon, nd, profile, storage
 
 MB = 1_000_000
 N = (250, 1000)  # an array of 1 MB
@@ -113,21 +113,6 @@ def test_pending_is_what_was_issued_and_is_not_there(books):
     assert c.shape == N
 
 
-def test_each_device_has_its_own():
-    with virtual_gpus(2), profile() as trace:
-        a = nd.ones(N, ctx=gpu(0))
-        b = a.as_in_context(gpu(1))
-        c = b * 2
-        c.wait_to_read()
-        del a, b, c
-    report = trace.memory()
-    assert report[gpu(0)].peak_bytes == MB and report[gpu(1)].peak_bytes == 2 * MB
-    assert report[gpu(0)].end_bytes == report[gpu(1)].end_bytes == 0
-    assert {holder.name for holder in report[gpu(1)].holders} == {"CopyGPU2GPU", "_mul_scalar"}
-    with pytest.raises(KeyError, match=r"no memory of gpu\(7\).*gpu\(0\), gpu\(1\)"):
-        report[gpu(7)]
-
-
 def test_the_copies_of_numpy_are_in_the_report():
     x = nd.ones(N)
     x.wait_to_read()
@@ -143,15 +128,6 @@ def test_the_copies_of_numpy_are_in_the_report():
     head = f"NumPy arrays that the program got (asnumpy, ...): {3 * MB / 1e6:.2f} MB at the peak"
     assert lines[-3] == head and "kept = [x.asnumpy() for _ in" in lines[-2]
     assert both.shape == N
-
-
-def test_when_nobody_listens_nothing_is_kept():
-    pool = storage.pool_of(cpu())
-    x = nd.ones(N)
-    x.wait_to_read()
-    del x
-    gc.collect()
-    assert not pool.gone
 
 
 # -- memory by role --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -86,33 +85,6 @@ def test_the_chain_names_every_link():
         "2 exp makes a value", "3 tanh reads it", "3 tanh makes a value", "4 sqrt reads it",
     ]  # fmt: skip
     assert "# second" in str(found)
-
-
-def test_a_worker_and_a_small_operation():
-    assert explained(with_a_fresh_array, workers=1).why == "worker"
-    with engine.use("threaded", workers=2, inline_below=1e6), profile() as trace:
-        with_a_fresh_array()
-    found = trace.explain(number(trace, "# left"), number(trace, "# right"))
-    assert found.why == "inline" and "runs where it is called" in str(found)
-
-
-def test_what_is_changed_in_place_and_what_a_thread_waited_for():
-    def in_place() -> None:
-        x = nd.ones((2,))
-        nd.exp(x)  # left
-        x += 1  # right
-
-    assert "makes room by waiting" in str(explained(in_place))
-
-    def joined() -> None:
-        x, y = nd.ones((2,)), nd.ones((2,))
-        z = nd.exp(x)  # left
-        thread = threading.Thread(target=z.wait_to_read)  # the thread waits
-        thread.start()
-        thread.join()
-        nd.tanh(y)  # right
-
-    assert "the program waits until it is over" in explained(joined).chain[1]
 
 
 def test_what_an_operation_issues():

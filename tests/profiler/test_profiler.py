@@ -8,22 +8,18 @@ import base64
 import gc
 import re
 import threading
-import time
 import weakref
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 import pytest
 from svg_words import words_of
 from worlds import until
 
-import d2lmini
-from d2lmini import MXNetError, cpu, engine, gpu, instrument, nd, profile, virtual_gpus
-from d2lmini.device.parallel import parallel_for
-from d2lmini.draw.timeline import columns
+from d2lmini import MXNetError, cpu, engine, gpu, nd, profile, virtual_gpus
+from d2lmini.base import instrument
 from d2lmini.gluon import nn
-from d2lmini.profiler import Operation, Trace
+from d2lmini.profiler import Trace
 
 
 def names(trace: Trace) -> list[str]:
@@ -64,21 +60,6 @@ def test_an_operation_is_known_from_its_push_to_its_end(engine_kind):
         trace[0]
 
 
-def test_of_what_was_pushed_before_nothing_is_known():
-    go = threading.Event()
-    with engine.use("threaded", workers=1):
-        a = engine.new_var()
-        trace = Trace()
-        engine.push(lambda: go.wait(30), writes=[a], name="before")
-        trace.begin()
-        engine.push(int, reads=[a], name="within")
-        go.set()
-        engine.waitall()
-        trace.finish()
-    assert names(trace) == ["within"] and trace.needs(1) == ()
-    assert trace[1].began_ns >= trace[1].ready_ns > trace[1].pushed_ns
-
-
 def test_a_trace_keeps_no_array_alive_and_stops_listening():
     before = instrument.listeners
     with profile() as trace:
@@ -88,15 +69,6 @@ def test_a_trace_keeps_no_array_alive_and_stops_listening():
     gc.collect()
     assert dead() is None and instrument.listeners == before
     assert nd.ones((2,)).shape == (2,) and len(trace.operations) == 2
-
-
-def test_an_exception_in_the_scope_leaves_a_whole_trace():
-    scope = profile()
-    with pytest.raises(ZeroDivisionError), scope as trace:
-        nd.ones((300, 300)) + 1
-        1 / 0
-    assert len(trace.operations) == 2 and trace not in instrument.listeners
-    in_order(trace)
 
 
 def test_what_fails_is_said_and_raised_at_the_end():
@@ -145,40 +117,6 @@ def test_ctrl_c_at_its_end_leaves_nothing_behind(monkeypatch):
     assert trace.summary().rows == []
 
 
-def test_a_lazy_scope_shows_what_it_pushed_and_what_that_needs():
-    a, b = nd.ones((50, 60)), nd.ones((50, 60))
-    with profile() as trace:
-        c = a + b
-        with d2lmini.lazy():
-            d = nd.exp(c * 2) + 1
-        e = d + c
-        e.wait_to_read()
-    last = trace.operations[-1]
-    first = next(each for each in trace.operations if each.line == "c = a + b")
-    made = [trace[n] for n in trace.needs(last.number) if n != first.number]
-    assert last.line == "e = d + c" and len(made) == 1 and first.number in trace.needs(last.number)
-    assert trace.needs(made[0].number) == (first.number,)
-    assert made[0].flops > 0
-    in_order(trace)
-
-
-def test_what_is_cut_within_a_piece_is_part_of_it(engine_kind):
-    """An operation of four pieces, each of which is cut again, lasts once."""
-
-    def piece(_: int) -> None:
-        parallel_for(3, lambda _: time.sleep(0.001))
-
-    def cut() -> None:
-        parallel_for(4, piece)
-        parallel_for(2, lambda _: time.sleep(0.001))
-
-    with profile() as trace:
-        engine.push(cut)
-    (each,) = trace.operations
-    cuts = trace.shared[each.number]
-    assert cuts.pieces == 4 and 0 < cuts.ns <= each.run_ns
-
-
 def test_operations_on_tiny_arrays_are_recorded_as_all_others():
     """By one event or by six: the records differ in times alone."""
 
@@ -224,19 +162,6 @@ def _maker(trace: Trace, serial: int) -> int:
 # -- the graph -------------------------------------------------------------------------------------
 
 
-def test_the_graph_prints_as_text():
-    with profile() as trace:
-        a = nd.ones((1, 2))
-        b = a * 2
-        a += 1
-        c = a + b
-    graph = trace.graph()
-    lines = ["1 _ones", "2 _mul_scalar, after 1", "3 _plus_scalar, after 1, 2*"]
-    assert str(graph).splitlines() == [*lines, "4 broadcast_add, after 2, 3"]
-    assert repr(graph).startswith("<dependencies of 4 operations: 1 _ones; ") and c.shape == (1, 2)
-    assert graph._repr_png_()[0].startswith(b"\x89PNG")
-
-
 def test_a_section_of_a_long_trace_can_be_drawn():
     with profile() as trace:
         x = nd.ones((2,))
@@ -254,32 +179,6 @@ def test_a_section_of_a_long_trace_can_be_drawn():
 # -- in a notebook ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def long_trace() -> Trace:
-    """100,000 operations on four workers, as an engine would tell them: no need to run them."""
-    trace = Trace()
-    rng = np.random.default_rng(0)
-    now = time.perf_counter_ns()
-    ends = [now] * 4
-    trace.begin_ns = now
-    trace.workers = {"cpu": 4}
-    site = (in_order.__code__, 0)
-    lengths = rng.exponential(20_000, 100_000).astype(int)
-    for n, length in enumerate(lengths.tolist(), start=1):
-        each = Operation()
-        row = n % 4
-        each.number, each.name, each.ctx, each.lane = n, f"op{n % 7}", cpu(), "compute"
-        each.worker, each.thread, each.site, each.priority = f"w{row}", "MainThread", site, 0
-        each.predicted_us, each.failure, each.footprint = 20.0, None, None
-        each.reads, each.writes = (n - 1, n - 4), (n,)
-        each.began_ns = ends[row] + 3000
-        each.pushed_ns = each.ready_ns = each.began_ns - 1000
-        each.ended_ns = ends[row] = each.began_ns + length + 1
-        trace.operations.append(each)
-    trace.end_ns = max(ends)
-    return trace
-
-
 def test_a_notebook_shows_an_image_and_a_text_without_figures():
     with profile() as trace:
         x = nd.ones((300, 300))
@@ -291,29 +190,6 @@ def test_a_notebook_shows_an_image_and_a_text_without_figures():
     with profile() as empty:
         pass
     assert empty._repr_mimebundle_() == {"text/plain": "<trace of no operation>"}
-
-
-def test_what_is_narrower_than_a_column_is_as_high_as_it_fills_it():
-    begin = np.array([0.0, 0.2, 3.0, 3.5, 5.9])
-    end = np.array([0.1, 0.5, 3.2, 9.5, 6.1])
-    bars = columns(begin, end, 1.0, 1.0)
-    assert list(bars.wide) == [3] and list(bars.begin) == [0, 3, 5, 6]
-    assert bars.share == pytest.approx([0.4, 0.2, 0.1, 0.1])
-    whole = columns(begin, end, 0.25, 100.0)  # none has a bar of its own: their time stays the same
-    assert not len(whole.wide)
-    apart = columns(np.array([1.0, 4.0]), np.array([3.0, 5.0]), 0.5, 100.0)
-    assert apart.share.sum() * 0.5 == pytest.approx(3.0)
-
-
-def test_rows_are_the_caller_and_the_workers():
-    with engine.use("threaded", workers=1):
-        nd.waitall()
-        with profile() as trace:
-            x = nd.ones((2, 2)) + 1
-            nd.dot(nd.ones((400, 400)), nd.ones((400, 400))).wait_to_read()
-    labels = trace.timeline().figure.axes[0].get_yticklabels()
-    assert [t.get_text() for t in labels] == ["front end", "cpu, caller", "cpu, worker 1"]
-    assert x.shape == (2, 2)
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -357,22 +233,6 @@ def test_a_printed_trace_shows_when_each_operation_began_and_how_long_it_took():
     assert predicted[0].startswith("predicted trace of 2 operations") and predicted[1:] == [
         columns, *rows
     ]  # fmt: skip
-
-
-def test_of_a_long_trace_the_first_and_the_last_operations_are_printed(long_trace):
-    lines = str(long_trace).splitlines()
-    assert len(lines) == 1 + 1 + 40 + 1
-    assert lines[22] == "... 99960 more; trace.summary() adds all up"
-    assert [int(lines[k].split()[0]) for k in (2, 21, 23, 42)] == [1, 20, 99981, 100000]
-
-
-def test_the_summary_has_the_longest_total_first(long_trace):
-    rows = long_trace.summary().rows
-    totals = [row.total_s for row in rows]
-    assert totals == sorted(totals, reverse=True)
-    assert sum(row.count for row in rows) == 100_000
-    with pytest.raises(ValueError, match="by='speed'; it can be one of operation, line"):
-        long_trace.summary("speed")
 
 
 def test_the_summary_by_line_adds_up_what_each_line_issued():

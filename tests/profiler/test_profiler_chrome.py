@@ -17,7 +17,6 @@ from d2lmini import (
     gluon,
     gpu,
     kv,
-    lazy,
     nd,
     profile,
     profiler,
@@ -39,7 +38,6 @@ PHASES = {
 }
 METADATA = {
     "process_name": "name", "thread_name": "name",
-    "process_sort_index": "sort_index", "thread_sort_index": "sort_index",
 }  # fmt: skip
 
 
@@ -91,9 +89,8 @@ def saved(trace, tmp_path) -> list[dict]:
 
 
 def check_same(again: Any, trace: Any) -> None:
-    """Two traces have the same records, and the same answers, to the bit."""
+    """Two traces have the same records."""
     assert _records(again) == _records(trace)
-    assert _answers(again) == _answers(trace)
     assert not again.diff(trace).findings
 
 
@@ -110,22 +107,6 @@ def _records(trace: Any) -> list[Any]:
     ]
     pauses = [(*pause[:3], callsite.describe(pause.site)) for pause in trace.cpu.pauses]
     return [facts, operations, waits, changes, trace.order, trace.cpu.times, pauses]
-
-
-def _answers(trace: Any) -> list[Any]:
-    account, path, again = trace.account(), trace.critical_path(), trace.replay()
-    return [
-        {name: (part.ns, part.saves_ns, part.lines) for name, part in account.parts.items()},
-        (str(account), account.causes),
-        [step._replace(site=None) for step in path.steps],
-        str(path),
-        (again.end_ns, [(each.began_ns, each.ended_ns, each.worker) for each in again.operations]),
-        str(trace.waits()),
-        trace.off_cpu(),
-        str(trace.memory()),
-        [(device.live, device.pending) for device in trace.memory()],
-        (str(trace.summary()), repr(trace)),
-    ]
 
 
 def training() -> None:
@@ -153,15 +134,6 @@ def failing() -> None:
         y.wait_to_read()
 
 
-def shared() -> None:
-    """Products in pieces, beside each other; pauses, as too much is pending."""
-    engine.limit_pending(3_000_000)
-    xs = [nd.ones((600, 600)) for _ in range(3)]
-    for _ in range(3):
-        xs = [nd.dot(x, x) / 600 for x in xs]
-    nd.waitall()
-
-
 def many_threads() -> None:
     """Threads of one name that push and wait at the same time; tasks that push."""
     both = threading.Barrier(2)
@@ -181,16 +153,6 @@ def many_threads() -> None:
     engine.push(lambda: engine.push(int, name="inner"), name="outer")
 
 
-def bulks() -> None:
-    """Segments, and a lazy scope."""
-    with engine.bulk(4):
-        for _ in range(9):
-            engine.push(int, name="part")
-    with lazy():
-        y = (nd.ones((300, 300)) + 1) * 2
-    y.wait_to_read()
-
-
 def on_devices() -> None:
     """Copies to two devices and back, a meeting of both."""
     with virtual_gpus(2, link_gb_s=1):
@@ -204,7 +166,7 @@ def on_devices() -> None:
         nd.waitall()
 
 
-KINDS = [training, failing, shared, many_threads, bulks, on_devices]
+KINDS = [training, failing, many_threads, on_devices]
 ENGINES: dict[str, dict[str, Any]] = {
     "threaded": {"workers": 3},
     "pushed": {"workers": 2, "inline_below": 0},
@@ -254,17 +216,6 @@ def test_operations_and_waits(tmp_path, engine_kind):
     (wait,) = [e for e in events if e.get("cat") == "wait"]
     assert wait["name"] == "asnumpy" and wait["args"]["for operation"] == len(trace.operations)
     assert "# waits" in wait["args"]["at"]
-
-
-def test_what_did_not_run_is_a_moment(tmp_path):
-    with pytest.raises(MXNetError), profile() as trace:
-        noise = nd.random.normal(0, -1, shape=(2, 2))
-        noise + 1
-    events = saved(trace, tmp_path)
-    (skipped,) = [e for e in events if e["ph"] == "i"]
-    assert skipped["cat"] == "skipped" and "scale" in skipped["args"]["failure"]
-    (failed,) = [e for e in events if e["ph"] == "X" and e["cat"] == "compute"]
-    assert "scale" in failed["args"]["failure"]
 
 
 def test_names_are_escaped_and_nothing_is_no_trouble(tmp_path):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-from virtual_programs import draw, length, spans, trace_of
+from virtual_programs import length, spans
 
 from d2lmini import engine, nd, profile
 
@@ -36,28 +33,6 @@ def test_times_are_those_of_the_virtual_clock():
     assert [ends[operation.number] * us for operation in trace.operations] == [
         e[3] for e in spans(trace)
     ]
-
-
-def test_a_trace_that_begins_before_the_engine_is_there():
-    with profile() as trace, engine.stepped(times=30):
-        (nd.ones((2,)) + 1).wait_to_read()
-    assert [operation.run_ns for operation in trace.operations] == [30_000, 30_000]
-    assert trace.begin_ns <= trace.operations[0].pushed_ns
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_the_same_seed_gives_the_same_trace(seed: int):
-
-    def told() -> Any:
-        trace = trace_of(draw(seed), seed=7)
-        first = min((n for e in trace.operations for n in (*e.reads, *e.writes)), default=0)
-        return spans(trace), [
-            (e.number, e.name, e.worker, e.where, tuple(n - first for n in e.writes))
-            for e in trace.operations
-        ], [w._replace(begin_ns=w.begin_ns - trace.begin_ns, end_ns=w.end_ns - trace.begin_ns,
-                       target=None) for w in trace.waits]  # fmt: skip
-
-    assert told() == told()
 
 
 def test_a_wait_to_write_is_for_the_readers_too():

@@ -41,7 +41,7 @@ def simulated(recording: Recording, **changes: Any) -> list[Any]:
 def answers(trace: Trace) -> dict[str, Any]:
     """What a trace says of its order, its waits, and of other conditions."""
     path, bounds, recording = trace.critical_path(), trace.bounds(), Recording(trace)
-    steps = [(s.kind, s.name, s.operation, s.place, s.where, s.begin_ns, s.end_ns, s.recorded_ns)
+    steps = [(s.kind, s.name, s.operation, s.where, s.begin_ns, s.end_ns)
              for s in path.steps]  # fmt: skip
     last, recorded = len(trace.waits) - 1, recording.recorded
     conditions: dict[str, dict[str, Any]] = {

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from virtual_programs import (
     Program,
@@ -19,7 +17,6 @@ from virtual_programs import (
     where,
 )
 
-from d2lmini import Context, MXNetError, cpu, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.profiler import Trace
 from d2lmini.profiler.replay import Prediction
 
@@ -78,33 +75,6 @@ def test_a_cause_whose_removal_saves_time_is_listed_with_what_it_saves(seed: int
         assert account[cause].ns > 0 or account[cause].saves_ns > 0
 
 
-def chain_beside(place: Callable[[], Context]) -> Trace:
-    """Ten operations in a line, and a short one."""
-    with engine.stepped(times={"long": 100, "short": 20}, workers=2), profile() as trace:
-        line = engine.new_var()
-        engine.push(int, writes=[engine.new_var()], ctx=place(), name="short")
-        for _ in range(10):
-            engine.push(int, [line], [line], ctx=place(), name="long")
-    return trace
-
-
-def test_a_chain_on_the_cpu_is_dependency_and_no_imbalance():
-    account = chain_beside(cpu).account(cores=2)
-    assert account["imbalance"].ns == 0 and account["imbalance"].saves_ns == 0
-    assert account["dependency"].ns == pytest.approx(490_000)
-    assert account.causes == ["dependency"]
-
-
-def test_the_last_operation_alone_is_imbalance():
-    """100 us beside 20 us: shared, the last 80 us would take 40."""
-    with engine.stepped(times={"long": 100, "short": 20}, workers=2), profile() as trace:
-        for name in ("long", "short"):
-            engine.push(int, writes=[engine.new_var()], name=name)
-    account = trace.account(cores=2)
-    assert account.causes == ["imbalance"]
-    assert (account["imbalance"].ns, account["imbalance"].saves_ns) == (40_000, 40_000)
-
-
 @pytest.mark.parametrize("gpus", [0, 2])
 @seeds(10, 200)
 def test_the_critical_path_is_no_longer_than_the_run_and_has_no_gap(seed: int, gpus: int):
@@ -113,22 +83,3 @@ def test_the_critical_path_is_no_longer_than_the_run_and_has_no_gap(seed: int, g
     assert 0 < path.length_ns <= length(trace)
     ends = [0, *(step.end_ns for step in path.steps)]
     assert [step.begin_ns for step in path.steps] == ends[:-1] and ends[-1] == path.length_ns
-
-
-def test_a_line_is_listed_once_in_the_critical_path():
-    with engine.stepped(times=10), profile() as trace:
-        x = nd.ones((2, 2))
-        y = (x * 2 + 1) * 3
-        y.wait_to_read()
-    rows = [row.partition(" x  ")[2] for row in str(trace.critical_path()).splitlines()[1:]]
-    assert len(rows) == len(set(rows)) == 2
-
-
-def test_a_trace_of_one_device_says_nothing_of_two():
-    with virtual_gpus(2), engine.stepped(times=10), profile() as trace:
-        nd.ones((2, 2), ctx=gpu(1)) + 1
-    assert length(trace.replay(devices=1)) == length(trace)
-    with pytest.raises(MXNetError, match=r"trace has 1 \(gpu\(1\)\).*virtual_gpus\(2\)"):
-        trace.replay(devices=2)
-    with pytest.raises(MXNetError, match="nothing was copied over a link"):
-        trace.replay(link_gb_s=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from generators.check import check
+from generators.agree import check
 from generators.run import names
 
 #: Of each generator so many programs.

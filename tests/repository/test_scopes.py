@@ -20,8 +20,8 @@ import pytest
 from interrupts import PACKAGE, interrupt_at
 
 import d2lmini as mx
-from d2lmini import autograd, engine, gluon, instrument, util
-from d2lmini.base import scopes
+from d2lmini import autograd, engine, gluon
+from d2lmini.base import instrument, scopes, util
 from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import dry_run, links
@@ -30,7 +30,7 @@ from d2lmini.distributed import throttle
 from d2lmini.engine import scheduler, signals
 from d2lmini.gluon import naming as block_naming
 from d2lmini.gluon import rnn
-from d2lmini.graph import lazy_recorder, symbolic_trace
+from d2lmini.graph import lazy, symbolic_trace
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Modes, modes
 from d2lmini.profiler import lint
@@ -149,7 +149,7 @@ def state() -> dict[str, object]:
         "numbers": random_state._state.numbers.copy(),
         "trace": symbolic_trace.thread_state.trace,
         "listeners": (instrument.listeners, instrument.apart, instrument.before_wait),
-        "lazy": (lazy_recorder.thread_state.scope, lazy_recorder.recorder.scopes.copy()),
+        "lazy": (lazy.thread_state.scope, lazy.recorder.scopes.copy()),
         "lint": lint._current,
         "devices": devices.state(),
         "link": throttle.current(),

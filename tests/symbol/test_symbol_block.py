@@ -48,42 +48,6 @@ def test_features_inside_a_net_share_its_parameters():
     assert got.shape == net[2].weight.shape and got.asnumpy().any()
 
 
-def test_a_graph_of_ones_own_learns():
-    """Parameters that nobody brought are made, and get their shapes from the graph."""
-    x = sym.var("x")
-    y = sym.FullyConnected(sym.tanh(x), num_hidden=3, name="fc") * 2
-    net = SymbolBlock(y, x)
-    assert sorted(net.collect_params()) == ["fc_bias", "fc_weight"]
-    net.initialize()
-    a = nd.random.normal(shape=(4, 5))
-    for active in (True, False, True):
-        net.hybridize(active)
-        with autograd.record():
-            out = net(a)
-        out.backward()
-        weight, bias = (net.params[f"fc_{kind}"].data().asnumpy() for kind in ("weight", "bias"))
-        expected = (np.tanh(a.asnumpy()) @ weight.T + bias) * 2
-        np.testing.assert_allclose(out.asnumpy(), expected, rtol=1e-5, atol=1e-6)
-        assert net.params["fc_bias"].grad().asnumpy().tolist() == [8, 8, 8]
-    assert net.params["fc_weight"].shape == (3, 5)
-
-
-def test_it_composes_with_other_blocks():
-    net, x = example()
-    data = sym.var("data")
-    net.hybridize()
-    part = SymbolBlock(
-        net(data).get_internals()["net_dense0_fwd_output"], data, params=net.collect_params()
-    )
-    whole = nn.HybridSequential()
-    whole.add(part, nn.Dense(3))
-    whole[1].initialize()
-    before = whole(x)
-    whole.hybridize()
-    close(whole(x), before)
-    assert whole(sym.var("image")).list_arguments()[0] == "image"
-
-
 def test_several_inputs_nested_outputs_and_errors():
     a, b = sym.var("a"), sym.var("b")
     net = SymbolBlock([a + b, [a * b]], [a, b])
@@ -127,22 +91,6 @@ def test_export_and_imports(tmp_path):
     other.load_parameters(f"{path}-0007.params")
     other.hybridize()
     close(other(x), expected)
-
-
-def test_export_of_a_plain_forward(tmp_path):
-    """Arrays that are no parameters go into the file, too."""
-    random.seed(0)
-    net = NETS["plain forward"].build()
-    net.initialize()
-    net.hybridize()
-    x = nd.random.normal(shape=(2, 3))
-    expected = net(x)
-    path = str(tmp_path / "net")
-    net.export(path)
-    assert "arg:array0" in nd.load(f"{path}-0000.params")
-    twin = SymbolBlock.imports(f"{path}-symbol.json", ["data"], f"{path}-0000.params")
-    for got, wanted in zip(twin(x), expected, strict=True):
-        close(got, wanted)
 
 
 def outputs_of(mx, path):

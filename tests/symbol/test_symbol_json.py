@@ -14,9 +14,6 @@ import symbol_values
 
 from d2lmini import sym
 from d2lmini.base import MXNetError
-from d2lmini.graph.ir import Node, topological
-from d2lmini.ops.core import registry
-from d2lmini.symbol.json_format import in_mxnet_words
 
 
 def lenet():
@@ -39,21 +36,6 @@ def evaluate(symbol, seed=0, **shapes):
         rng = np.random.default_rng([seed, *map(ord, name)])
         values[name] = rng.uniform(0.5, 1.5, shape).astype("float32")
     return symbol_values.evaluate(symbol, values)
-
-
-LENET = {
-    "data": (2, 1, 12, 12), "conv_weight": (6, 1, 5, 5), "conv_bias": (6,), "bn_gamma": (6,),
-    "bn_beta": (6,), "bn_moving_mean": (6,), "bn_moving_var": (6,), "fc_weight": (10, 96),
-    "fc_bias": (10,),
-}  # fmt: skip
-
-
-def test_what_is_written_reads_back_the_same():
-    net = lenet()
-    again = sym.load_json(net.tojson())
-    assert again.tojson() == net.tojson()
-    for a, b in zip(evaluate(net, **LENET), evaluate(again, **LENET), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_the_table_is_as_mxnet_has_it():
@@ -86,100 +68,12 @@ def test_attributes_are_texts_and_only_those_that_say_something():
     assert attrs["Cast"] == {"dtype": "float16"}
 
 
-def test_float64_is_not_taken_for_none():
-    y = sym.softmax(sym.var("x"), dtype="float64", name="y")
-    assert rows(y)["y"]["attrs"] == {"dtype": "float64"}
-    assert evaluate(sym.load_json(y.tojson()), x=(2, 3))[0].dtype == np.float64
-
-
-def test_what_an_op_changes_gets_a_version():
-    x, g, b, m, v = (sym.var(n) for n in "xgbmv")
-    twice = sym.BatchNorm(sym.BatchNorm(x, g, b, m, v, name="one"), g, b, m, v, name="two")
-    written = rows(twice)
-    assert [i[2] for i in written["one"]["inputs"]] == [0, 0, 0, 1, 1]
-    assert [i[2] for i in written["two"]["inputs"]] == [0, 0, 0, 2, 2]
-
-
-def test_labels_are_kept():
-    x = sym.var("x", attr={"note": "mine"}, lr_mult=2.0, shape=(2, 3))
-    with sym.AttrScope(ctx_group="first", __mood__="good"):
-        y = sym.FullyConnected(x, num_hidden=4, no_bias=True, name="y")
-    written = rows(y)
-    assert written["x"]["attrs"] == {
-        "__lr_mult__": "2.0", "__shape__": "(2, 3)", "note": "mine",
-    }  # fmt: skip
-    assert written["y"]["attrs"] == {
-        "__ctx_group__": "first", "__mood__": "good", "no_bias": "True", "num_hidden": "4",
-    }  # fmt: skip
-    nodes = {node.name: node for node in topological(sym.load_json(y.tojson())._entries)}
-    assert nodes["x"].labels == {"lr_mult": "2.0", "__shape__": "(2, 3)", "note": "mine"}
-    assert nodes["y"].labels == {"ctx_group": "first", "__mood__": "good"}
-
-
-def test_groups_and_several_outputs():
-    parts = sym.split(sym.var("x"), num_outputs=3, name="parts")
-    both = sym.Group([parts[2], parts[0]]) if hasattr(sym, "Group") else parts[1:]
-    again = sym.load_json(both.tojson())
-    assert again.list_outputs() == both.list_outputs()
-    for a, b in zip(evaluate(both, x=(2, 6)), evaluate(again, x=(2, 6)), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_inputs_left_out_are_not_written():
-    lengths = sym.var("lengths")
-    y = sym.RNN(
-        sym.var("x"), sym.var("p"), sym.var("h"), sequence_length=lengths, mode="gru",
-        state_size=2, num_layers=1, use_sequence_length=True, name="y",
-    )  # fmt: skip
-    assert len(rows(y)["y"]["inputs"]) == 4
-    node = sym.load_json(y.tojson())._entry[0]
-    assert node.inputs[3] is None
-    assert node.inputs[4][0].name == "lengths"
-
-
 def test_files(tmp_path):
     net = lenet()
     net.save(tmp_path / "net-symbol.json")
     assert sym.load(str(tmp_path / "net-symbol.json")).tojson() == net.tojson()
     with pytest.raises(OSError, match=r"nowhere\.json"):
         sym.load(tmp_path / "nowhere.json")
-
-
-# -- what older versions wrote ---------------------------------------------------------------------
-
-OLD = """{"nodes": [
-  {"op": "null", "param": {}, "name": "data", "inputs": [], "backward_source_id": -1},
-  {"op": "FullyConnected", "param": {"no_bias": "False", "num_hidden": "3"}, "name": "fc",
-   "inputs": [[0, 0]], "backward_source_id": -1, "attr": {"ctx_group": "a", "lr_mult": "2"}},
-  {"op": "BatchNorm", "attr": {"eps": "0.01", "__wd_mult__": "0"}, "name": "bn",
-   "inputs": [[1, 0]]}],
- "arg_nodes": [0], "heads": [[2, 0]]}"""
-
-
-def test_old_files_are_read():
-    net = sym.load_json(OLD)
-    nodes = {node.name: node for node in topological(net._entries)}
-    assert list(nodes) == [
-        "data", "fc_weight", "fc_bias", "fc", "bn_gamma", "bn_beta", "bn_moving_mean",
-        "bn_moving_var", "bn",
-    ]  # fmt: skip
-    assert nodes["fc"].labels == {"ctx_group": "a", "lr_mult": "2"}
-    assert nodes["fc"].attrs["num_hidden"] == 3
-    assert nodes["bn"].attrs["eps"] == 0.01
-    assert nodes["bn"].labels == {"wd_mult": "0"}
-    assert nodes["bn_moving_var"].labels == {"__init__": '["one", {}]'}
-    y = sym.load_json(OLD.replace("0.01", "0.02"))
-    assert y._entry[0].attrs["eps"] == 0.02
-
-
-def test_what_is_said_for_nothing_is_left_out():
-    text = sym.concat(sym.var("a"), sym.var("b") + 1, name="y").tojson()
-    assert rows(sym.load_json(text))["y"]["attrs"] == {"num_args": "2"}
-    table = json.loads(text)
-    for node in table["nodes"]:
-        if node["op"] == "_plus_scalar":
-            node["attrs"].update(is_int="True", scalar="1")
-    assert sym.load_json(json.dumps(table)).list_outputs() == ["y_output"]
 
 
 # -- ops that MXNet does not have ------------------------------------------------------------------
@@ -231,20 +125,6 @@ def test_an_op_of_ours_alone_is_refused_by_name():
         spread.tojson()
 
 
-def test_conversions_of_mixed_precision_are_left_out_on_request():
-    y = sym.relu(sym.amp_cast(sym.var("x"), dtype="float16"))
-    assert "amp_cast" not in y.tojson()
-    assert "amp_cast" in y.tojson(remove_amp_cast=False)
-    assert in_mxnet_words(y._entries, True)[0][0].inputs[0][0].name == "x"
-
-
-def test_an_op_has_a_name_in_mxnet_or_is_written_out():
-    ours = set(registry.values())
-    assert all(registry[op.mxnet_name] is op for op in ours if op.mxnet_name is not None)
-    written_out = {op.name for op in ours if op.mxnet_rule is not None}
-    assert {name for name in written_out if registry[name].in_mxnet} == {"_copyto"}
-
-
 # -- errors ----------------------------------------------------------------------------------------
 
 
@@ -260,28 +140,15 @@ def table_of(**change):
     [
         ("no json", "not JSON"),
         ("[1, 2]", "no 'nodes'"),
-        (table_of(op="Unheard"), "node 'y' is of the op 'Unheard'"),
+        (table_of(op="Unheard"), "node 'y'.*the op 'Unheard' is none"),
         (table_of(op="sum", attrs={"speed": "3"}), "node 'y'.*unknown argument 'speed'"),
         (table_of(op="clip", attrs={"a_min": "low", "a_max": "1"}), "node 'y'.*a_min='low'"),
         (table_of(op="clip", attrs={"a_min": "0"}), "node 'y'.*'a_max' is required"),
-        (table_of(inputs=[[0, 0, 0], [0, 0, 0]]), "node 'y': relu takes 1 inputs, got 2"),
-        (table_of(inputs=[[7, 0, 0]]), "node number 1 is not as MXNet writes it"),
-        (table_of(inputs=3), "node number 1 is not as MXNet writes it"),
+        (table_of(inputs=[[0, 0, 0], [0, 0, 0]]), "node 'y'.*relu takes 1 inputs, got 2"),
+        (table_of(inputs=[[7, 0, 0]]), "node 'y', number 1, is not as MXNet writes it"),
+        (table_of(inputs=3), "node 'y', number 1, is not as MXNet writes it"),
     ],
 )
 def test_errors_say_which_node(text, words):
     with pytest.raises(MXNetError, match=words):
         sym.load_json(text)
-
-
-def test_only_text_is_read():
-    with pytest.raises(TypeError, match="expected the text of a Symbol, got Node"):
-        sym.load_json(Node(None, "x"))
-
-
-def test_a_broadcast_to_no_elements_cannot_be_written():
-    node = Node(
-        registry["_spread"], "y", ((Node(None, "x"), 0),), {"kept": (1, 3), "shape": (0, 3)}
-    )
-    with pytest.raises(MXNetError, match=r"node 'y': .*no counterpart in MXNet's files"):
-        sym.Symbol(((node, 0),)).tojson()

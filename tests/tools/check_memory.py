@@ -51,8 +51,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import instrument
-from d2lmini.base import MXNetError, callsite
+from d2lmini.base import MXNetError, callsite, instrument
 from d2lmini.base.callsite import Site
 from d2lmini.device import errstate, storage
 from d2lmini.device.storage import RED_ZONE

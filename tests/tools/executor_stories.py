@@ -59,29 +59,6 @@ def story_requests(mx):
     return seen
 
 
-def story_given_arrays(mx):
-    x, w = mx.sym.var("x"), mx.sym.var("w")
-    net = mx.sym.Group([x * w, mx.sym.sum(x * x), x + w])
-    args = [mx.nd.array(numbers((3,), seed)) for seed in range(2)]
-    grads = {"w": mx.nd.ones(3)}
-    ex = net.bind(mx.cpu(), args, args_grad=grads, grad_req="add")
-    held = ex.outputs
-    ex.forward(is_train=True)
-    ex.backward([mx.nd.ones(3), mx.nd.ones(1), mx.nd.array([1, 2, 3])])
-    first = told(held)
-    args[0][:] = 2
-    ex.forward()
-    return [first, told(ex.outputs), told(grads), told(args), told(ex.grad_dict),
-            sorted(ex.output_dict)[-1:], ex.forward() is ex.outputs]  # fmt: skip
-
-
-def story_backward_after_prediction(mx):
-    ex = bound(mx, dense(mx), x=(4, 2))
-    ex.forward(is_train=False)
-    ex.backward(mx.nd.ones((4, 3)))
-    return told(ex.grad_dict)
-
-
 def story_parameters(mx):
     ex = bound(mx, dense(mx), x=(4, 2))
     ex.copy_params_from({"fc_weight": mx.nd.ones((3, 2)) * 5})
@@ -155,34 +132,6 @@ def story_partly_known_shapes(mx):
     return seen
 
 
-def story_partly_known_inside(mx):
-    """simple_bind of graphs whose inputs follow from the result or from each other."""
-    sym, seen = mx.sym, []
-    x, y = sym.var("x"), sym.var("y")
-    for net, words in (
-        (x + y, {"x": (2, 3)}), (x + y, {"x": (2, 0), "y": (0, 3)}), (x * 2 + y, {"y": (2,)}),
-        (sym.BatchNorm(x, name="bn"), {"x": (2, 3)}),
-        (sym.var("a", shape=(2, 3), dtype="float64") * 1, {}),
-        (sym.var("a", shape=(2, 0)) + x, {"x": (2, 3)}),
-        (sym.zeros((0, 3)) + x, {"x": (2, 3)}),
-        (sym.Embedding(x, input_dim=5, output_dim=2, name="e"), {"x": (3,)}),
-        (sym.SoftmaxOutput(x, name="s"), {"x": (2, 3)}),
-        (sym.Group([x, y]), {"x": (2,)}),
-        (sym.Group([x + y, sym.exp(y)]), {"x": (2,)}),
-        (sym.where(x, y, sym.var("z")), {"x": (2,), "y": (2,)}),
-    ):  # fmt: skip
-        try:
-            ex = net.simple_bind(mx.cpu(), **words)
-            seen.append([
-                {n: [list(a.shape), np.dtype(a.dtype).name] for n, a in ex.arg_dict.items()},
-                {n: list(a.shape) for n, a in ex.aux_dict.items()},
-                [list(out.shape) for out in ex.forward()],
-            ])  # fmt: skip
-        except Exception as problem:
-            seen.append(type(problem).__name__)
-    return seen
-
-
 def story_binding(mx):
     """What bind takes for arguments, gradients and auxiliary states."""
     x, w = mx.sym.var("x"), mx.sym.var("w")
@@ -207,32 +156,6 @@ def story_binding(mx):
             ex.forward(is_train=True)
             ex.backward([mx.nd.ones((2,))])
             seen.append([told(ex.outputs), told(ex.grad_arrays)])
-        except Exception as problem:
-            seen.append(type(problem).__name__)
-    return seen
-
-
-def story_names_of_arrays(mx):
-    """Lists and dicts of an Executor, and whether they are the same arrays."""
-    x = mx.sym.var("x")
-    net = mx.sym.Group([mx.sym.BatchNorm(x, name="bn"), mx.sym.exp(x, name="e"), x])
-    ex = net.simple_bind(mx.cpu(), x=(2, 3))
-    seen = [list(ex.arg_dict), list(ex.aux_dict), list(ex.grad_dict), list(ex.output_dict)]
-    seen.append([ex.arg_dict["x"] is ex.arg_arrays[0], ex.arg_dict is ex.arg_dict])
-    ex.arg_dict["x"][:] = 3
-    seen += [told(ex.arg_arrays[0]), told(ex.forward())[2], told(ex.output_dict["x"])]
-    ex.copy_params_from({"x": mx.nd.ones((2, 3))}, {"bn_moving_mean": mx.nd.ones((3,)) * 2})
-    seen += [told(ex.arg_dict["x"]), told(ex.aux_dict)]
-    for call in (
-        lambda: ex.copy_params_from({"x": mx.nd.ones((2, 3), dtype="float64")}),
-        lambda: ex.copy_params_from({}, {"x": mx.nd.ones((3,))}, allow_extra_params=True),
-        lambda: ex.forward(is_train=False, x=mx.nd.ones((2, 3)) * 5),
-        lambda: ex.forward(x=np.ones((2, 3))),
-        lambda: ex.forward(False, x=3),
-    ):
-        try:
-            told(ex.arg_dict) if call() is None else None
-            seen.append(told(ex.arg_dict["x"]))
         except Exception as problem:
             seen.append(type(problem).__name__)
     return seen

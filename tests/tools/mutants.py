@@ -38,7 +38,7 @@ FOLDERS = ("engine", "autograd", "graph")
 TESTS = """test_tour test_engine test_autograd test_hybridize test_stepped test_lazy test_recording
     test_passes test_waits test_program test_engine_rules test_cached_op test_executor
     test_hybridize_calls test_autograd_memory test_short_road test_used_up test_flat_heads
-    test_engine_skipped test_beside test_budget test_explain test_pass_pooled test_plan""".split()
+    test_engine_skipped test_budget test_explain test_pass_pooled test_fusion_rows""".split()
 #: Tests of one mutant: as many as took so long together when they were mapped (s).
 MOST_S = 12.0
 

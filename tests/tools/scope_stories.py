@@ -50,69 +50,6 @@ def story_name_managers(mx):
     return seen
 
 
-def story_managers_used_again(mx):
-    sym, x, seen = mx.sym, mx.sym.var("x"), []
-    manager, prefix = mx.name.NameManager(), mx.name.Prefix("p_")
-    for _ in range(2):
-        with manager:
-            seen.append(sym.exp(x).name)
-            with prefix:
-                seen.append(sym.exp(x).name)
-                seen.append(sym.exp(x).name)
-            seen.append(sym.exp(x).name)
-    return seen
-
-
-def story_own_manager(mx):
-    class Shouting(mx.name.NameManager):
-        def get(self, name, hint):
-            return "own_" + (name or hint).upper()
-
-    class Counting(mx.name.Prefix):
-        def get(self, name, hint):
-            return super().get(name, hint) + "_end"
-
-    sym, x, seen = mx.sym, mx.sym.var("x"), []
-    with Shouting() as manager:
-        seen += [sym.exp(x).name, sym.exp(x, name="e").name, (x + x).name, type(manager).__name__]
-        seen += [sym.FullyConnected(x, num_hidden=1).list_arguments(), sym.var("v").name]
-        seen += [mx.name.NameManager.current is manager]
-    with Counting("c_"):
-        seen += [sym.exp(x).name, sym.exp(x).name, sym.exp(x, name="e").name]
-    return seen
-
-
-def story_current_manager(mx):
-    seen = []
-    before = mx.name.NameManager.current
-    with mx.name.NameManager() as manager:
-        seen.append(mx.name.NameManager.current is manager)
-        mine = manager.get(None, "thing")
-        seen += [mine, manager.get(None, "thing"), manager.get("given", "thing")]
-        seen.append(in_thread(lambda: mx.name.NameManager.current is manager))
-        seen.append(in_thread(lambda: mx.sym.exp(mx.sym.var("x")).name))
-    seen.append(mx.name.NameManager.current is before)
-    try:
-        with mx.name.NameManager():
-            raise KeyError
-    except KeyError:
-        seen.append(mx.name.NameManager.current is before)
-    return seen
-
-
-def story_assigned_manager(mx):
-    seen, x = [], mx.sym.var("x")
-    before = mx.name.NameManager.current
-    mx.name.NameManager.current = mx.name.Prefix("set_")
-    seen += [mx.sym.exp(x, name="e").name, type(mx.name.NameManager.current).__name__]
-    with mx.name.NameManager():
-        seen.append(mx.sym.exp(x).name)
-    seen.append(mx.sym.exp(x, name="e").name)
-    mx.name.NameManager.current = before
-    seen.append(mx.sym.exp(x, name="e").name)
-    return seen
-
-
 # -- attributes ------------------------------------------------------------------------------------
 
 
@@ -125,31 +62,6 @@ def story_attribute_scopes(mx):
             seen.append(sym.var("v", attr={"ctx_group": "own"}).list_attr())
         seen.append(sym.var("v").list_attr())
     seen.append(sym.var("v").list_attr())
-    return seen
-
-
-def story_attribute_scope_used_again(mx):
-    scope, seen = mx.AttrScope(__a__="1"), []
-    for _ in range(2):
-        with scope:
-            seen.append(mx.sym.var("v").list_attr())
-    return seen
-
-
-def story_current_attributes(mx):
-    seen = []
-    seen.append(mx.AttrScope.current.get({"a": "b"}))
-    with mx.AttrScope(__a__="1") as scope:
-        seen.append(mx.AttrScope.current is scope)
-        seen.append(in_thread(lambda: mx.sym.var("v").list_attr()))
-        seen.append(in_thread(lambda: mx.AttrScope.current is scope))
-    before = mx.AttrScope.current
-    mx.AttrScope.current = mx.AttrScope(__set__="1")
-    seen.append(mx.sym.var("v").list_attr())
-    with mx.AttrScope(__in__="2"):
-        seen.append(mx.sym.var("v").list_attr())
-    mx.AttrScope.current = before
-    seen.append(mx.sym.var("v").list_attr())
     return seen
 
 
@@ -188,26 +100,6 @@ def story_labels_as_keywords(mx):
         seen.append(sym.exp(x, name="e", **words).list_attr())
         seen.append(sym.FullyConnected(x, num_hidden=2, name="e", **words).attr_dict())
     return seen
-
-
-def story_attributes_as_given(mx):
-    sym, x = mx.sym, mx.sym.var("x")
-    calls = [
-        sym.Convolution(x, kernel=(3, 3), num_filter=4, stride=(1, 1), pad=(0, 0), name="c"),
-        sym.Convolution(x, kernel=(3, 3), num_filter=4, no_bias=False, num_group=1, name="c"),
-        sym.Pooling(x, kernel=(2, 2), pool_type="max", global_pool=False, name="c"),
-        sym.Activation(x, act_type="relu", name="c"),
-        sym.Dropout(x, p=0.5, name="c"),
-        sym.BatchNorm(x, eps=1e-3, momentum=0.9, fix_gamma=True, name="c"),
-        sym.softmax(x, axis=-1, name="c"),
-        sym.transpose(x, axes=(1, 0), name="c"),
-        sym.concat(x, x, dim=1, name="c"),
-        sym.mean(x, axis=None, keepdims=False, name="c"),
-        sym.reshape(x, shape=(0, -1), reverse=False, name="c"),
-        sym.LeakyReLU(x, act_type="leaky", slope=0.25, name="c"),
-        x.flatten(), x * 2, x ** 2.5, x.sum(axis=1), x.slice_axis(axis=0, begin=0, end=None),
-    ]  # fmt: skip
-    return [call.attr_dict() for call in calls]
 
 
 # -- names of Blocks -------------------------------------------------------------------------------
@@ -256,18 +148,6 @@ def story_blocks(mx):
     return seen
 
 
-def story_blocks_and_prefixes(mx):
-    nn, seen = mx.gluon.nn, []
-    with mx.name.Prefix("p_"):
-        seen += [nn.Dense(1).name, nn.Dense(1, prefix="a_").name]
-        net = nn.HybridSequential()
-        with net.name_scope():
-            net.add(nn.Dense(2))
-        seen.append(block_names(net))
-        seen.append(net(mx.sym.var("x")).list_arguments())
-    return seen
-
-
 def story_shared_parameters(mx):
     nn, seen = mx.gluon.nn, []
     with mx.name.NameManager():
@@ -303,63 +183,7 @@ def story_scopes_in_threads(mx):
     return [here, there, again, after]
 
 
-def story_symbols_of_nets(mx):
-    nn, x, seen = mx.gluon.nn, mx.sym.var("data"), []
-    with mx.name.NameManager():
-        net = nn.HybridSequential(prefix="net_")
-        with net.name_scope():
-            net.add(nn.Conv2D(2, 3), nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(),
-                    nn.Flatten(), nn.Dropout(0.5), nn.Dense(3, activation="tanh"))  # fmt: skip
-        y = net(x)
-        seen += [y.list_outputs(), y.get_internals().list_outputs(), y.list_auxiliary_states()]
-        seen += [net(x).get_internals().list_outputs()[-3:], y.name]
-        y = net(net[0](x) * 2)
-        seen += [y.list_arguments()]
-    return seen
-
-
-def story_attributes_of_nets(mx):
-    nn, x = mx.gluon.nn, mx.sym.var("data")
-    with mx.name.NameManager():
-        net = nn.HybridSequential(prefix="net_")
-        with net.name_scope():
-            net.add(nn.Conv2D(2, 3), nn.BatchNorm(), nn.MaxPool2D(), nn.Dense(3))
-        net.collect_params(".*weight").setattr("lr_mult", 0.5)
-        with mx.AttrScope(ctx_group="g", __mine__="1"):
-            return net(x).attr_dict()
-
-
 # -- hooks and monitors ----------------------------------------------------------------------------
-
-
-def watched(mx, hybridize, monitor_all, children=False):
-    """The names that `register_op_hook` reports for a small net."""
-    nn, seen = mx.gluon.nn, []
-    with mx.name.NameManager():
-        net = nn.HybridSequential(prefix="net_")
-        with net.name_scope():
-            net.add(nn.Dense(3, activation="relu"), nn.BatchNorm(), nn.Dense(2))
-    net.initialize()
-    if hybridize:
-        net.hybridize()
-    data = mx.nd.ones((2, 4))
-    net(data)
-
-    def note(name, op, array):
-        plain = [each.decode() if isinstance(each, bytes) else each for each in (name, op)]
-        seen.append(plain)  # MXNet's array is a handle of its C library
-
-    net.register_op_hook(note, monitor_all=monitor_all)
-    net(data)
-    return seen
-
-
-def story_op_hooks(mx):
-    return [watched(mx, True, False), watched(mx, True, True)]
-
-
-def story_op_hooks_without_hybridize(mx):
-    return [watched(mx, False, False), watched(mx, False, True)]
 
 
 def story_forward_hooks(mx):

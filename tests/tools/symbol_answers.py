@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import executor_stories
-import infer_rows
 import scope_stories
-import symbol_calls
 import symbol_rows
 from oracle import Oracle
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "symbol_answers.json.gz"
-ROWS = [*symbol_rows.ROWS, *symbol_calls.AGREE, *symbol_calls.REASONS, *infer_rows.rows()]
+ROWS = [*symbol_rows.REASONS]
 STORIES = [
     f"{module.__name__}:{name}"
     for module in (scope_stories, executor_stories)

@@ -74,11 +74,6 @@ def test_a_picture_has_no_ground_and_is_legible_on_a_light_and_on_a_dark_page():
     assert all(contrast(FILLED, face) > 3 for face, _, _ in STYLES.values())
 
 
-def test_it_is_saved_in_the_format_of_the_ending(tmp_path):
-    d2l.timeline(SYNCHRONOUS, title="A title").save(tmp_path / "a.svg")
-    assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf-8")
-
-
 def test_pyplot_and_its_global_figures_are_not_touched():
     before = "matplotlib.pyplot" in sys.modules
     d2l.timeline(SYNCHRONOUS)

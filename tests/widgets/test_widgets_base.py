@@ -1,7 +1,6 @@
 """What all widgets share: the refresher's thread, messages, outputs of a notebook; no browser."""
 
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -125,32 +124,6 @@ def test_a_job_that_raises_is_told_and_the_next_is_done():
         Count().live()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_begins_without_it_and_can_start_its_own():
-    code = """
-import os, sys, time, threading, warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tried here
-from d2lmini.widgets import refresher
-class W:
-    n = 0
-    def beat(self): self.n += 1
-w = W()
-refresher.add(w)
-while not w.n: time.sleep(0.01)
-child = os.fork()
-if child == 0:
-    assert not refresher.running()
-    n = w.n
-    refresher.add(w)
-    end = time.monotonic() + 10
-    while w.n == n and time.monotonic() < end: time.sleep(0.01)
-    os._exit(0 if w.n > n else 1)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-
-
 # --- messages ---
 
 
@@ -169,14 +142,6 @@ def test_everything_is_sent_until_a_view_has_reported_then_the_news():
     for _ in range(2 * base.WHOLE_EVERY):
         widget.beat()
     assert not any(header["whole"] for header, _ in front.sent[13:])
-
-
-def test_what_a_view_sends_is_received_on_the_refreshers_thread():
-    widget = Count()
-    widget._front = Front()
-    base._on_message(weakref.ref(widget), None, {"kind": "click", "at": 3}, [])
-    until(lambda: widget.got)
-    assert widget.got == [({"kind": "click", "at": 3}, refresher.NAME)]
 
 
 # --- outputs of a notebook ---
@@ -232,14 +197,6 @@ def test_closed_it_leaves_the_picture_and_closing_twice_does_no_harm(notebook):
     view, picture = notebook
     assert front.closed and view.versions[-1][0] == {"text/plain": "<count>"}
     assert "image/png" in picture.versions[-1][0]
-
-
-def test_only_the_last_are_kept_for_their_views(notebook):
-    first = Count()
-    first.show()
-    for _ in range(base.KEPT):
-        Count().show()
-    assert first._closed and len(base._shown) == base.KEPT
 
 
 def test_the_front_is_an_anywidget_with_the_shared_functions_and_styles():

@@ -1,11 +1,9 @@
 """Panels without a browser: what is pressed, what runs, how it ends; nothing stays."""
 
-import io
 import threading
 
 import pytest
 from fronts import Front
-from matplotlib import image
 from worlds import until
 
 from d2lmini import MXNetError, engine, nd
@@ -103,18 +101,6 @@ def test_what_a_view_sends_is_taken_to_the_nearest_allowed_value():
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-def test_an_error_is_told_with_the_users_lines():
-    def inner(x):
-        raise ValueError(f"{x} is too small")
-
-    job = BackgroundJob(lambda job: inner(3))
-    job.start()
-    assert job.join(SOON_S)
-    said, at, by = job.problem.splitlines()
-    assert said == "ValueError: 3 is too small" and "inner(3)" in by
-    assert at.startswith("  at ") and "test_widgets_panel.py" in at and "is too small" in at
-
-
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
 def test_cancel_ends_a_loop_at_its_next_wait(kind):
     with engine.use(kind):
@@ -178,26 +164,6 @@ def test_cancelled_twice_drops_what_has_not_begun(gate):
     assert job.join(SOON_S) and job.state == "cancelled" and made[1:] == []
     with pytest.raises(MXNetError, match="cancelled before it ran"):
         engine.wait_for_var(made[0])
-
-
-def test_what_cleans_up_may_wait_and_bare_excepts_cannot_go_on():
-    x, seen = nd.ones((2,)), []
-
-    def stubborn(job):
-        while True:
-            try:
-                job.progress(len(seen))
-                (x + 1).asnumpy()
-            except Exception:
-                raise AssertionError("Cancelled is no Exception") from None
-            finally:
-                seen.append((x * 3).asnumpy().sum())  # a wait on the way out
-
-    job = BackgroundJob(stubborn)
-    job.start()
-    until(lambda: len(seen) > 3)
-    job.cancel()
-    assert job.join(SOON_S) and job.state == "cancelled" and seen[-1] == 6
 
 
 # -- panels ----------------------------------------------------------------------------------------
@@ -323,15 +289,3 @@ def test_close_ends_a_run_and_twice_does_no_harm(panel):
     panel.close()
     assert not panel.running and front.closed
     panel.close()
-
-
-def test_pictures_below_one_another():
-    def lanes(n):
-        return timeline([(str(i), [("compute", 0.0, 1.0)]) for i in range(n)])
-
-    def height(picture):
-        return image.imread(io.BytesIO(picture._repr_png_()[0])).shape[0]
-
-    both = DrawnPicture(lanes(1), below=lanes(3))
-    pixels = height(lanes(1)) + height(lanes(3))  # odd with some versions of matplotlib
-    assert height(both) == pixels and both.size["height"] == pixels // 2

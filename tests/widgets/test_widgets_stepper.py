@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import engine, instrument, nd
-from d2lmini.widgets import stepper_words as words
+from d2lmini import engine, nd
+from d2lmini.base import instrument
 from d2lmini.widgets.stepper import Stepper
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import record_program
@@ -60,17 +60,6 @@ def test_the_record_has_lines_names_and_values():
     a = next(var for var, name in record.names.items() if name == "a")
     assert record.operations[3].reads == record.operations[3].writes == (a,)
     assert record.values[4] == {a: "[[2. 2.]]"}
-
-
-def test_a_name_that_is_bound_anew_is_told_from_the_one_before():
-    def again():
-        x = nd.ones((2,))
-        x = x + 1
-        x = x + 1
-        y = x * 2
-        return y
-
-    assert list(record_program(again).names.values()) == ["x", "x #2", "x #3", "y"]
 
 
 def test_the_engine_before_is_in_use_again_and_nothing_is_pending():
@@ -200,14 +189,6 @@ def test_guesses_are_counted_and_answered():
     assert stepper.state()["hidden"] == []
 
 
-def test_one_that_is_ready_and_has_no_worker_is_told_so():
-    stepper = Stepper(program, workers=1)
-    for _ in range(3):
-        stepper.step()
-    assert words.why_not(stepper.play, 3) == "it is ready, but cpu is busy"
-    assert "cpu is busy" in stepper.guess(3)
-
-
 # -- what the view is sent and sends ---------------------------------------------------------------
 
 
@@ -262,17 +243,3 @@ def test_the_picture_and_the_text_are_those_of_the_whole_run():
     stepper.step()
     assert repr(stepper) == text
     assert text.splitlines()[4] == ("4 a += 1               after 1, 2, 3  cpu 1  20 to 30 us")
-
-
-def test_a_long_program_has_a_small_state_and_a_small_picture():
-    pytest.importorskip("matplotlib")
-
-    def loop():
-        x = nd.ones((2,))
-        for _ in range(199):
-            x += 1
-
-    stepper = Stepper(loop)
-    stepper.run()
-    assert len(json.dumps(stepper.state())) < 50_000
-    assert len(stepper.picture()._repr_png_()[0]) < 150_000

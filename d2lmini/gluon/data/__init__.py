@@ -1,10 +1,8 @@
 """Data sets, loaders and transforms. In reading order:
 
     sampler     the order of elements, and their batches
-    split       parts of a data set, one for each process of a job
     batchify    from elements to a batch
     dataset     elements by index, and views of datasets
-    workers     threads or processes that load batches in the background
     dataloader  batches in order, prefetched
     vision      images: MNIST and others, transforms
 
@@ -22,9 +20,8 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data import dataloader, dataset, sampler
 from d2lmini.gluon.data.sampler import (
-    BatchSampler, FilterSampler, RandomSampler, Sampler, SequentialSampler,
+    BatchSampler, FilterSampler, RandomSampler, Sampler, SequentialSampler, SplitSampler,
 )  # fmt: skip
-from d2lmini.gluon.data.split import SplitSampler
 from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, SimpleDataset
 from d2lmini.gluon.data.dataloader import DataLoader
 from d2lmini.gluon.data import vision

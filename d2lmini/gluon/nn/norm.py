@@ -58,6 +58,7 @@ class _Normalization(Layer):
         return self.params.get(name, shape=shape, **how)
 
     def infer_shape(self, x: Any) -> None:
+        """Set the number of channels from `x`; MXNetError if `x` has no such axis."""
         if not -len(x.shape) <= self.axis < len(x.shape):
             raise MXNetError(
                 f"{type(self).__name__}: axis={self.axis} is out of range for data {x.shape}"

@@ -28,8 +28,6 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 class _Row(Block):
     """What both containers share: `add`, indexing, length."""
 
-    _in_summary = False  # the layers do all the work
-
     def add(self, *blocks: Block) -> None:
         """Append Blocks."""
         for block in blocks:

@@ -19,12 +19,15 @@ Layers are faster. Cells can be combined (`SequentialRNNCell`, `BidirectionalCel
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import (
     BidirectionalCell,
+    DropoutCell,
     HybridSequentialRNNCell,
+    ModifierCell,
+    ResidualCell,
     SequentialRNNCell,
+    ZoneoutCell,
 )
 from d2lmini.gluon.rnn.layers import GRU, LSTM, RNN
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
-from d2lmini.gluon.rnn.wrappers import DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
 
 __all__ = [
     "GRU", "LSTM", "RNN", "BidirectionalCell", "DropoutCell", "GRUCell", "HybridRecurrentCell",

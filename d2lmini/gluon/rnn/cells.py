@@ -27,8 +27,7 @@ from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_shaped
-from d2lmini.gluon.rnn.sequences import as_array, as_steps
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_array, as_shaped, as_steps
 from d2lmini.ops.core import Value, registry
 from d2lmini.ops.rnn import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask

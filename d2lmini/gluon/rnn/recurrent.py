@@ -13,6 +13,16 @@ list of next states. `state_info` describes the states. A user-defined cell defi
 >>> outputs, states = cell.unroll(3, nd.ones((2, 3, 5)))         # T=3 steps of (N, C)
 >>> len(outputs), outputs[0].shape
 (3, (2, 4))
+
+A sequence is one array with a time axis, or a list of steps. The functions for sequences use ops on
+values, so they work for arrays and Symbols.
+
+>>> x = nd.arange(12).reshape((2, 3, 2))                # layout NTC: N=2, T=3, C=2
+>>> steps = as_steps(x, 3, "NTC")
+>>> len(steps), steps[0].shape
+(3, (2, 2))
+>>> as_array(steps, 3, "NTC").shape
+(2, 3, 2)
 """
 
 from __future__ import annotations
@@ -24,12 +34,76 @@ from d2lmini import ndarray as nd
 from d2lmini import symbol
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.rnn.sequences import as_steps, axis_of, format_sequence, mask_sequence
 from d2lmini.gluon.utils import as_default
 from d2lmini.graph.symbolic_trace import thread_state
 from d2lmini.ops.core import Value
-from d2lmini.ops.join import stack
-from d2lmini.ops.sequence import SequenceLast
+from d2lmini.ops.join import split, stack
+from d2lmini.ops.sequence import SequenceLast, SequenceMask, SequenceReverse
+
+
+def axis_of(letter: str, layout: str) -> int:
+    """The position of 'T' or 'N' in a layout; ValueError unless the layout is 'NTC' or 'TNC'."""
+    if sorted(layout) != sorted("TNC") or layout[2] != "C":
+        raise ValueError(f"layout {layout!r}: expected 'NTC' or 'TNC'")
+    return layout.find(letter)
+
+
+def check_length(sequence: Any, length: int | None, layout: str) -> None:
+    """AssertionError unless `sequence` has `length` steps. Skips Symbols (shape unknown)."""
+    if isinstance(sequence, Value):
+        shape = getattr(sequence, "shape", None)
+        found = None if shape is None else shape[axis_of("T", layout)]
+    else:
+        found = len(sequence)
+    if length is not None and found is not None:
+        assert found == length, f"unroll: length={length}, the inputs have {found} steps"
+
+
+def as_steps(sequence: Any, length: int, layout: str) -> list[Any]:
+    """The sequence as a list with one array (N, C...) per step."""
+    axis = axis_of("T", layout)
+    check_length(sequence, length, layout)
+    if not isinstance(sequence, Value):
+        return list(sequence)
+    parts = split(sequence, num_outputs=length, axis=axis, squeeze_axis=True)
+    return list(parts) if length > 1 else [parts]
+
+
+def as_array(sequence: Any, length: int, layout: str) -> Any:
+    """The sequence as one array with the time axis of `layout`."""
+    axis = axis_of("T", layout)
+    check_length(sequence, length, layout)
+    return sequence if isinstance(sequence, Value) else stack(*sequence, axis=axis)
+
+
+def format_sequence(sequence: Any, length: int, layout: str, merge: bool | None) -> Any:
+    """One array if `merge` is True, a list of steps if False, `sequence` itself if None."""
+    if merge is None:
+        return sequence
+    return (as_array if merge else as_steps)(sequence, length, layout)
+
+
+def mask_sequence(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
+    """One array, with zeros in all steps at or after each sequence's valid length."""
+    return SequenceMask(
+        as_array(sequence, length, layout),
+        valid_length,
+        use_sequence_length=True,
+        axis=axis_of("T", layout),
+    )
+
+
+def reverse(x: Any, valid_length: Any = None) -> Any:
+    """Reverse (T, N, C) in time; with valid_length, reverse the valid steps of each sequence and
+    leave the other steps in place."""
+    return SequenceReverse(x, valid_length, use_sequence_length=valid_length is not None)
+
+
+def backwards(steps: list[Any], valid_length: Any = None) -> list[Any]:
+    """`reverse` for a list of steps."""
+    if valid_length is None:
+        return steps[::-1]
+    return as_steps(reverse(stack(*steps, axis=0), valid_length), len(steps), "TNC")
 
 
 class RecurrentCell(Block):

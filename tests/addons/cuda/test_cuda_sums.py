@@ -11,18 +11,9 @@ import numpy as np
 import pytest
 from fakes.two_gpus import errors_of, two_gpus
 
-from d2lmini import (
-    MXNetError,
-    autograd,
-    engine,
-    gluon,
-    gpu,
-    init,
-    instrument,
-    kvstore,
-    nd,
-)  # fmt: skip
+from d2lmini import MXNetError, autograd, engine, gluon, gpu, init, kvstore, nd, profile
 from d2lmini import random as mx_random
+from d2lmini.base import instrument  # fmt: skip
 from d2lmini.cuda import nccl, streams
 
 N = 64
@@ -177,6 +168,18 @@ def test_small_arrays_are_summed_by_one_call():
                     np.testing.assert_array_equal(y.asnumpy(), want)
             assert sorted(sums.sizes) == [1, 1, 5]
             assert machine.issued["allReduce"] == 2 * len(shapes) and not machine.errors
+
+
+def test_a_trace_knows_what_a_sum_and_a_copy_of_it_move():
+    """On two devices each passes on half, summed up on the way, then the half that is complete."""
+    with two_gpus(1):
+        store = kvstore.create("device")
+        store.init([0, 1], [nd.zeros(N), nd.zeros(10 * N)])
+        ours = [[nd.ones(size, ctx=gpu(i)) for i in range(2)] for size in (N, 10 * N)]
+        with profile() as trace:
+            store.pushpull([0, 1], ours)
+    sums = [operation for operation in trace.operations if operation.name == "AllReduce"]
+    assert [(chunk.flops, chunk.nbytes) for chunk in sums] == [(11 * N, 2 * 11 * 4 * N)]
 
 
 def test_sums_that_share_memory_come_one_after_the_other():

@@ -2,7 +2,7 @@
 
 Nobody shapes the questions. The real MXNet's signatures and docstrings say which arguments a call
 takes (`signatures`); values are drawn from those (`values`) and become a program of a few lines
-(`calls`, `classes`, `stories`). The real MXNet draws until a call succeeds, except where a seed
+(`calls`, `classes`). The real MXNet draws until a call succeeds, except where a seed
 asks for the first draw, errors included. Both libraries run the program (`execute`), and `compare`
 finds the first difference:
 

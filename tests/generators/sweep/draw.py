@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import random
 
-from generators.sweep import calls, classes, stories
+from generators.sweep import calls, classes
 from generators.sweep.compare import difference
 from generators.sweep.execute import run
 from generators.sweep.values import RANDOM
@@ -20,18 +20,13 @@ MODULES = {
     "nd.linalg": calls.call_program,
     "nd.contrib": calls.call_program,
     "sym": calls.symbol_program,
-    "autograd": stories.tape,
     "gluon.nn": classes.layer,
     "gluon.rnn": classes.recurrent,
     "gluon.loss": classes.loss,
-    "gluon.data": stories.data,
     "metric": classes.metric,
     "optimizer": classes.optimizer,
     "init": classes.initializer,
     "lr_scheduler": classes.schedule,
-    "kv": stories.store,
-    "io": stories.iterators,
-    "random": stories.seeded,
 }
 #: A call has so many tries to succeed in the real MXNet; every fifth seed has one.
 TRIES = 25

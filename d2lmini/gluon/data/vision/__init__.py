@@ -3,7 +3,6 @@
 datasets    MNIST, FashionMNIST, CIFAR10, ImageFolderDataset
 transforms  Compose, Resize, ToTensor, Normalize, crops, flips, colours: as Blocks
 image_ops   the computations of transforms, as operations of the engine
-idx         the file formats
 """
 
 from typing import NoReturn
