@@ -37,6 +37,7 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut
 from d2lmini.context import Context
+from d2lmini.device import files
 from d2lmini.gluon import naming
 from d2lmini.gluon.graphs import flatten as _flatten
 from d2lmini.gluon.graphs import regroup as _regroup

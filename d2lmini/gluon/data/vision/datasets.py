@@ -42,6 +42,7 @@ from d2lmini import ndarray as nd
 from d2lmini.base import FileError, MXNetError, callsite, environment
 from d2lmini.base.util import is_np_array
 from d2lmini.context import cpu
+from d2lmini.device import files
 from d2lmini.gluon.data.dataset import Dataset, gather
 from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
