@@ -110,7 +110,7 @@ LEFT_OUT = {
     "nd.array(numpy.random.NAME(..., size)) does the same": """
         *negative_binomial* random_gamma *random.gamma *gamma_like random_exponential
         *random.exponential *exponential_like *poisson* sample_uniform sample_normal sample_gamma
-        sample_exponential *uniform_like *normal_like
+        sample_exponential
         np.random.beta np.random.chisquare np.random.exponential np.random.gamma np.random.gumbel
         np.random.logistic np.random.lognormal np.random.multivariate_normal np.random.pareto
         np.random.power np.random.rayleigh np.random.weibull""",

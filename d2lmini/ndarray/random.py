@@ -65,7 +65,12 @@ def shuffle(data: NDArray, out: Any = None) -> NDArray:
     return registry["_shuffle"](data, out=out)
 
 
-__all__ = ["multinomial", "normal", "randint", "randn", "shuffle", "uniform"]
+uniform_like = registry["_random_uniform_like"]
+normal_like = registry["_random_normal_like"]
+
+__all__ = [
+    "multinomial", "normal", "normal_like", "randint", "randn", "shuffle", "uniform", "uniform_like"
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

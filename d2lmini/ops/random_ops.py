@@ -76,6 +76,20 @@ def random_normal(
     return draw(xp, "normal", rng, _empty(xp, out, shape, dtype), {"loc": loc, "scale": scale})
 
 
+@op("_random_uniform_like", flops=_FLOPS, grad=None, same_shape=True)
+def random_uniform_like(xp, data, *, low: float = 0.0, high: float = 1.0, rng, out=None):
+    """Evenly from low (included) to high (excluded), in the shape and dtype of data."""
+    place = _empty(xp, out, data.shape, data.dtype)
+    return draw(xp, "uniform", rng, place, {"low": low, "high": high})
+
+
+@op("_random_normal_like", flops=_FLOPS, grad=None, same_shape=True)
+def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, out=None):
+    """Gaussian with mean loc and standard deviation scale, in the shape and dtype of data."""
+    place = _empty(xp, out, data.shape, data.dtype)
+    return draw(xp, "normal", rng, place, {"loc": loc, "scale": scale})
+
+
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:
     if low >= high:
         raise MXNetError(f"low must be less than high, got low={low}, high={high}")

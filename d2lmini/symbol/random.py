@@ -63,5 +63,9 @@ def multinomial(
 
 shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
 shuffle.__qualname__ = "random.shuffle"
+uniform_like = function_of(registry["_random_uniform_like"], "_random_uniform_like", "random.")
+normal_like = function_of(registry["_random_normal_like"], "_random_normal_like", "random.")
 
-__all__ = ["multinomial", "normal", "randint", "randn", "shuffle", "uniform"]
+__all__ = [
+    "multinomial", "normal", "normal_like", "randint", "randn", "shuffle", "uniform", "uniform_like"
+]  # fmt: skip
