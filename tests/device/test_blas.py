@@ -49,13 +49,6 @@ def test_alone_means_one_thread_until_the_last_has_left(two_threads):
     assert seen == [1, 1] and blas_threads() == 2
 
 
-def test_what_a_user_sets_meanwhile_stays(two_threads):
-    with blas.alone():
-        for dial in blas._dials():
-            dial.turn_to(3)
-    assert blas_threads() == 3
-
-
 def test_many_come_and_go(two_threads):
     """A last one that leaves while a first one comes: whoever is inside sees one thread."""
     seen = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from itertools import count
@@ -10,7 +9,7 @@ from itertools import count
 import numpy as np
 import pytest
 from interrupts import PACKAGE, interrupt_at
-from worlds import run_program, until
+from worlds import until
 
 from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, storage, virtual_gpus
 from d2lmini.base import util
@@ -130,33 +129,3 @@ def test_ctrl_c_everywhere():
         if not strike.done:
             break
     assert k > 20 and y.sum().asscalar() == 4000
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_has_devices_of_its_own():
-    code, out, err = run_program(
-        """
-        import os, sys, threading
-        from d2lmini import MXNetError, cpu, engine, gpu, nd, virtual_gpus
-        with virtual_gpus(2):
-            x = nd.ones(5000, ctx=gpu(0))
-            x.wait_to_read()
-            go = threading.Event()
-            engine.push(lambda: go.wait(30), ctx=gpu(1))
-            late = nd.ones(5000, ctx=gpu(1))
-            child = os.fork()
-            if child == 0:
-                try:
-                    late.asnumpy()
-                except MXNetError as error:
-                    assert "pending at fork" in str(error)
-                y = (x + 1).as_in_context(gpu(1)) + nd.ones(5000, ctx=gpu(1))
-                assert y.sum().asscalar() == 15000
-                print("child", flush=True)
-                os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
-            go.set()
-            print("parent", late.sum().asscalar())
-        """
-    )
-    assert (code, out, err) == (0, "child\nparent 5000.0", "")

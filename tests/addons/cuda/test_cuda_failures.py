@@ -98,20 +98,6 @@ def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch)
 # -- asking CUDA -----------------------------------------------------------------------------------
 
 
-def test_events_let_threads_sleep_and_are_used_again(cupy, gpus):
-    x = nd.ones((20,), ctx=gpu(0))
-    for _ in range(10):
-        x = x + 1
-        nd.waitall()
-    gc.collect()
-    made = len(cupy.machine.events)
-    for _ in range(50):
-        x = x + 1
-        nd.waitall()
-    assert len(cupy.machine.events) - made < 5
-    assert all(event.block for event in cupy.machine.events)
-
-
 @pytest.mark.parametrize("error, words", [
     (ImportError("libcudart.so.12: no such file"), "cannot be imported: libcudart.so.12: no such"),
     (ModuleNotFoundError("No module named 'x'", name="x"), "cannot be imported: No module named"),

@@ -150,26 +150,6 @@ class Sums(instrument.Instrument):
             self.sizes.append(len(task.sums))
 
 
-def test_small_arrays_are_summed_by_one_call():
-    shapes = [(64, 32), (64,), (400, 200), (8,), (3, 3), (400, 200), (5,)]
-    for seed in range(5):
-        with two_gpus(seed) as machine, instrument.listening(Sums()) as sums:
-            store = kvstore.create("nccl")
-            keys = list(range(len(shapes)))
-            store.init(keys, [nd.zeros(shape) for shape in shapes])
-            values = [np.random.default_rng(k).normal(size=(2, *s)) for k, s in enumerate(shapes)]
-            ours = [[nd.array(v[i], ctx=gpu(i)) for i in range(2)] for v in values]
-            store.pushpull(keys, ours)
-            got = [nd.zeros(shape) for shape in shapes]
-            store.pull(keys, got)
-            for both, x, v in zip(ours, got, values, strict=True):
-                want = v[0].astype(np.float32) + v[1].astype(np.float32)
-                for y in (*both, x):
-                    np.testing.assert_array_equal(y.asnumpy(), want)
-            assert sorted(sums.sizes) == [1, 1, 5]
-            assert machine.issued["allReduce"] == 2 * len(shapes) and not machine.errors
-
-
 def test_a_failure_is_told_to_all_of_a_call_and_the_next_one_is_well():
     with two_gpus(1):
         store = kvstore.create("device")

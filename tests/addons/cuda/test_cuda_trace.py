@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from gpu_kinds import fake_gpus
 
-from d2lmini import MXNetError, autograd, gpu, nd, profile
+from d2lmini import autograd, gpu, nd, profile
 from d2lmini.cuda.stream_worker import StreamWorker
 
 
@@ -36,24 +35,21 @@ def test_an_operation_of_a_gpu_has_the_times_of_the_gpu(monkeypatch):
             assert operation.ended_ns >= operation.began_ns >= operation.ready_ns > 0
 
 
-def test_a_trace_of_a_gpu_that_failed_keeps_the_times_of_the_host():
+def test_ranges_name_operation_and_line():
     with fake_gpus() as fake:
+        told: list[str] = []
+        fake.cuda.nvtx = SimpleNamespace(RangePush=told.append, RangePop=lambda: told.append("end"))
         x = nd.ones((5, 5), ctx=gpu(0))
         nd.waitall()
-        scope = profile()
-        with pytest.raises(MXNetError, match="cannot be used"), scope as trace:
-            y = x + 1
-            fake.machine.fail(0, at="issue", status=700)
-            z = x + 2
-            nd.waitall()
-        del y, z
-        assert all(
-            operation.ended_ns >= operation.began_ns
-            for operation in trace.operations
-            if operation.ran
-        )
-        with pytest.raises(MXNetError):
-            x.wait_to_read()
+        with profile(nvtx=True) as trace:
+            (x + 1).wait_to_read()
+        count = len(told)
+        (x + 1).wait_to_read()
+        assert len(told) == count, "only within the scope"
+        begun = [text for text in told if text != "end"]
+        assert begun[0].startswith("_plus_scalar ") and "test_cuda_trace.py:" in begun[0]
+        assert told.count("end") == len(begun)
+        assert [operation.name for operation in trace.operations] == ["_plus_scalar"]
 
 
 def test_a_replayed_step_is_timed_around_its_graph():
