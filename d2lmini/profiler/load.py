@@ -110,11 +110,9 @@ class _OwnReader:
             records(trace).extend(
                 kind(*fields, sites.load(saved, text)) for *fields, saved, text in facts[name]
             )
-        for thread, begin_ns, end_ns, cause in facts.get(
-            "spans", ()
-        ):  # older files know "gil", a lock
-            cause = "blocked" if cause == "gil" else cause
-            trace.cpu.spans.append(Span(thread, begin_ns, end_ns, cause))
+        for thread, begin_ns, end_ns, cause in facts.get("spans", ()):
+            known = "blocked" if cause == "gil" else cause  # which older files told apart
+            trace.cpu.spans.append(Span(thread, begin_ns, end_ns, known))
         for role, serials in facts["roles"].items():
             trace.roles.update(dict.fromkeys(serials, role))
         self.sites, self.change_sites = Sites(), Sites()  # their code objects are numbered apart
