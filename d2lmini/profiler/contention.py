@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _SEVERAL_NS, _BESIDE_NS = 20e3, 110e3
 #: Without a known CPU time, meeting others made an operation longer by this share at most.
 _MOST_HELD = 0.5
-#: How many times as long as predicted the runs took, from the shortest to the longest of nine in ten
-#: programs.
+#: How many times as long as predicted the runs took, from the shortest to the longest of nine in
+#: ten programs.
 _MISSED = 0.78, 1.45
 #: The share of a change of rates (links, devices) that other limits took back.
 _TAKEN_BACK = 0.25

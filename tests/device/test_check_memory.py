@@ -16,7 +16,7 @@ from d2lmini.device.errstate import run_quietly
 from d2lmini.device.scratch import loan, scratch
 from d2lmini.device.storage import SMALL, Chunk, Pool
 from d2lmini.gluon import nn
-from d2lmini.gluon.data import DataLoader, workers
+from d2lmini.gluon.data import DataLoader
 from d2lmini.graph.plan import Arena
 from d2lmini.kvstore import create
 from d2lmini.ndarray.exchange import from_array
@@ -206,15 +206,6 @@ def an_array_that_its_maker_still_writes() -> Any:
     x = from_array(mine, cpu(), adopt=True)
     mine[2] = 1
     return x
-
-
-@fault(r"an array of shape \(64, 2\) changed, though no operation wrote it: it was adopted")
-def a_batch_in_memory_that_the_next_batch_uses() -> Any:
-    """What a DataLoader would give whose workers send all batches through one block."""
-    block = np.zeros((64, 2), np.float32)
-    batch = workers._receive(block, cpu())
-    block[...] = 7
-    return batch
 
 
 @fault(r"an array of shape \(1000,\) was adopted as unshared, but lies in an array")

@@ -39,6 +39,7 @@ CALLS = (
     "F.broadcast_mul(a, F.random.uniform(shape=(1, 1)))",
     "F.broadcast_add(a, F.expand_dims(F.cast(F.random.multinomial(F.softmax(F.BlockGrad(a)),"
     " get_prob=False), 'float32'), 1))",
+    "F.random.{like}_like(a) + a",
     "F.tanh(a)", "a * 2 + 1", "a * a",
 )  # fmt: skip
 

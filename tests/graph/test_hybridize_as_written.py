@@ -93,8 +93,6 @@ IN_PLACE = [in_place_of_view, in_place_of_input, in_place_of_alias]
 COMPILED: dict[str, Callable[[Any, Any], Any]] = {
     "detach": lambda F, x: x.detach() * x,
     "BlockGrad": lambda F, x: F.BlockGrad(x) * x,
-    "gradientmultiplier": lambda F, x: F.contrib.gradientmultiplier(x * x, scalar=-0.5) * x,
-    "straight through": lambda F, x: F.contrib.round_ste(x * 3) * x + F.contrib.sign_ste(x),
     "is_training": lambda F, x: x * x * 2 if autograd.is_training() else x * x,
 }
 

@@ -80,7 +80,6 @@ SMALLER = [
     # identities
     ("copies", x.copy().exp(), "exp"),
     ("no gradient, no copy", sym.make_loss(sym.BlockGrad(x)), ""),
-    ("a gradient's factor", sym.contrib.gradientmultiplier(x, scalar=-1), ""),
     ("same dtype", sym.cast(x, dtype="float32").exp(), "exp"),
     ("times one", (x * 1) / 1 - 0, ""),
     ("plus zero", x + 0, "_plus_scalar"),

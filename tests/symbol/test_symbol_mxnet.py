@@ -4,14 +4,10 @@ Where there is a real MXNet (`make test-mxnet`), the stored answers are compared
 
 from __future__ import annotations
 
-import re
-from itertools import chain
 from typing import Any
 
-import infer_rows
 import pytest
 import scope_stories
-import symbol_calls
 import symbol_rows
 from oracle import Oracle
 from symbol_answers import answers_of, as_stored, same, stored
@@ -25,7 +21,7 @@ KINDER = {
     "x.reshape(2,3)": "takes a tuple only",
     "sym.reshape(x,shape=(0,-1)).infer_shape_partial(x=(0,3,4))": "does not see that 12 is sure",
 }
-COMPARED = [row for row in symbol_rows.ROWS if row not in KINDER] + symbol_calls.AGREE
+COMPARED = [row for row in symbol_rows.ROWS if row not in KINDER]
 ANSWERS = stored()
 
 
@@ -64,9 +60,9 @@ def test_what_mxnet_does_not_know(row: str, ours: Any):
     assert as_stored(answer) != ANSWERS[row]
 
 
-@pytest.mark.parametrize("row", symbol_calls.REASONS)
+@pytest.mark.parametrize("row", [row for row, reason in symbol_rows.REASONS.items() if reason])
 def test_calls_that_differ_on_purpose(row: str, ours: Any):
-    assert answer_like(ours, row) != ANSWERS[row], symbol_calls.REASONS[row]
+    assert answer_like(ours, row) != ANSWERS[row], symbol_rows.REASONS[row]
 
 
 @pytest.mark.parametrize("name", scope_stories.STORIES)
@@ -76,68 +72,9 @@ def test_scopes_are_those_of_mxnet(name: str, ours: Any):
     assert same(told, ANSWERS[key]), told
 
 
-# -- shapes known in part --------------------------------------------------------------------------
-
-#: Op -> what MXNet says about shapes known in part that is wrong, or that we do not infer.
-LESS = {
-    **dict.fromkeys(
-        """concat stack reshape transpose expand_dims pick broadcast_add broadcast_mul
-        broadcast_greater Convolution""".split(),
-        "infers inputs from the output or from each other; here that is for elementwise ops and "
-        "for ops with parameters, labels or lengths",
-    ),
-    "pad": "adds the padding to an unknown size as if it was 0",
-    "RNN": "counts the parameters of an unknown input size as if it was 0",
-    "GroupNorm": "overwrites gamma of one number per channel; here it is allowed",
-    "shape_array": "says 0 axes for an unknown shape",
-    "slice_like": "infers the result's axes from the second input",
-    "broadcast_like": "keeps the first input's size for an unknown one",
-    "split": "infers the data from parts without their axis",
-}
-#: Ops for which MXNet does not see a contradiction between complete shapes.
-UNCHECKED = set(
-    "LeakyReLU where FullyConnected stack reshape linalg.gemm2 BatchNorm GroupNorm "
-    "InstanceNorm".split()
-)
-
-
-def kind_of_difference(row: str, ours: Any, theirs: Any) -> str:
-    """'' if equal, else how we differ from MXNet, which must be for the better or in a list."""
-    name = re.match(r"told\(sym\.([\w.]+)", row)[1]  # type: ignore[index]
-    if ours == theirs:
-        return ""
-    if "error" in theirs and "error" not in ours:
-        unknown = re.search(r"[( ]0[,)]|=\(\)", row) or any(
-            not shape or 0 in shape for part in ours[:3] for shape in part
-        )
-        return "MXNet refuses an unknown size" if unknown else "misses a contradiction"
-    if "error" in ours:
-        return "MXNet misses a contradiction" if name in UNCHECKED else "sees a contradiction"
-    if all(map(includes, chain(*ours[:3]), chain(*theirs[:3]))):
-        return "infers more"
-    return "listed" if name in LESS else "infers less"
-
-
-def includes(ours: list[int], theirs: list[int]) -> bool:
-    """Whether all that MXNet knows of a shape is known here."""
-    return not theirs or (
-        len(ours) == len(theirs) and all(m == n or n == 0 for m, n in zip(ours, theirs))
-    )
-
-
-def test_shapes_known_in_part(ours: Any):
-    seen: dict[str, list[str]] = {}
-    for row in infer_rows.rows():
-        answer = as_stored(symbol_rows.answer(ours, row))
-        seen.setdefault(kind_of_difference(row, answer, ANSWERS[row]), []).append(row)
-    for wrong in ("misses a contradiction", "sees a contradiction", "infers less"):
-        assert seen.get(wrong, []) == []
-    assert len(seen[""]) > 2150 and len(seen["listed"]) < 160
-
-
 #: What MXNet's Symbol shows and ours does not: handles of its C library, its NumPy interface,
 #: backends for graphs.
-NOT_OURS = "handle as_np_ndarray get_backend_symbol optimize_for debug_str gradient".split()
+NOT_OURS = "handle as_np_ndarray get_backend_symbol optimize_for".split()
 
 
 def names(mx):
