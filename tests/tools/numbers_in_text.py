@@ -1,8 +1,5 @@
 """Sentences of the chapters that name a measured quantity: a time, a rate, a percentage, a factor.
 
-    python tests/tools/numbers_in_text.py                 # what is left, of all chapters
-    python tests/tools/numbers_in_text.py --all 04 08     # all such sentences, with their kinds
-
 What a run measures differs from machine to machine, so a chapter's text does not state it: a cell
 prints it. A sentence with such a number is right if it is one of these:
 
@@ -21,8 +18,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-
-CHAPTERS = Path(__file__).parents[2] / "chapters"
 
 _WORDS = (
     "one two three four five six seven eight nine ten eleven twelve fifteen sixteen twenty thirty "
