@@ -13,7 +13,7 @@ these the forward program also returns what backward needs, and the tape gets on
 <NDArray 2 @cpu(0)>
 
 After `mxnet.nd.CachedOp`. A call is one node on autograd's tape (`ProgramNode`), whose gradients
-are one program too. A net is compiled for each shape that it sees. Programs take memory: their text,
+are one program too. A net is compiled for each shape. Programs take memory: their text,
 code and graphs. So only those used last are kept, as many as `MOST_BYTES` hold, at least `LEAST`.
 """
 
