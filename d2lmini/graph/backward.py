@@ -78,11 +78,9 @@ Some values feed a product and lead on to other cheap values too, such as the su
 residual block. Other values are not computed from such a value unless it is kept. Otherwise
 backward would begin with the sums of all blocks, and hold them all at once.
 
-The results are equal to the bit, because the same ops run on the same values. Backward runs them
-late, right before the first op that reads them (`compute_late`).
+Results are equal to the bit: the same ops run on the same values, right before they are read.
 
-The minimum cut is that of PyTorch's `min_cut_rematerialization_partition` (H. He); the flag is
-MXNet's MXNET_BACKWARD_DO_MIRROR.
+The minimum cut is that of PyTorch's `min_cut_rematerialization_partition` (H. He).
 
 **The minimum cut** of a flow network: the cheapest edges without which nothing gets to the sink.
 

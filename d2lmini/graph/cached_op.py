@@ -12,13 +12,9 @@ these the forward program also returns what backward needs, and the tape gets on
 [4. 0.]
 <NDArray 2 @cpu(0)>
 
-After `mxnet.nd.CachedOp`.
-
-A net that sees ever new shapes, sentences of every length or images of every size, is compiled for
-each. Programs take memory too: their text, code and graphs. So only those are kept that were used
-last, as many as `MOST_BYTES` hold, but always `LEAST`; and all take turns in the same arenas.
-
-A call is one node on autograd's tape (`ProgramNode`), whose gradients are one program too.
+After `mxnet.nd.CachedOp`. A call is one node on autograd's tape (`ProgramNode`), whose gradients
+are one program too. A net is compiled for each shape. Programs take memory: their text,
+code and graphs. So only those used last are kept, as many as `MOST_BYTES` hold, at least `LEAST`.
 """
 
 from __future__ import annotations
@@ -60,10 +56,8 @@ now = count(1).__next__
 
 
 class ProgramCache:
-    """The programs of a net, and their arenas.
-
-    A program in it has `nbytes`, about how much it takes, and `used`, when it was asked for last.
-    """
+    """The programs of a net, and their arenas. A program in it has `nbytes`, about how much it
+    takes, and `used`, when it was asked for last."""
 
     def __init__(self, static_alloc: bool = False):
         self.static_alloc = static_alloc

@@ -1,8 +1,5 @@
 """Sentences of the chapters that name a measured quantity: a time, a rate, a percentage, a factor.
 
-    python tests/tools/numbers_in_text.py                 # what is left, of all chapters
-    python tests/tools/numbers_in_text.py --all 04 08     # all such sentences, with their kinds
-
 What a run measures differs from machine to machine, so a chapter's text does not state it: a cell
 prints it. A sentence with such a number is right if it is one of these:
 
@@ -18,12 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-
-CHAPTERS = Path(__file__).parents[2] / "chapters"
 
 _WORDS = (
     "one two three four five six seven eight nine ten eleven twelve fifteen sixteen twenty thirty "
@@ -193,33 +187,3 @@ def code_of(path: Path) -> str:
     name = path.stem.partition("-")[2].replace("-", "_")
     lab = path.parent / "labs" / f"{name}.py"
     return read(path, "code") + (lab.read_text(encoding="utf-8") if lab.exists() else "")
-
-
-def main(words: list[str]) -> int:
-    everything = "--all" in words
-    names = [word for word in words if word != "--all"]
-    paths = [path for name in names for path in _paths(name)] or sorted(CHAPTERS.glob("*.ipynb"))
-    left = 0
-    for path in paths:
-        for sentence in find(path.stem, read(path)):
-            left += not sentence.kind
-            if everything or not sentence.kind:
-                print(f"{path.stem}: {sentence.kind or 'LEFT'}: {sentence.text}")
-        for row in unused(path.stem, read(path)):
-            print(f"{path.stem}: excuses no single sentence: {row}")
-        for row in LISTED:
-            if path.stem.startswith(row.chapter) and not row.holds(code_of(path)):
-                print(f"{path.stem}: proves nothing: {row}")
-    print(f"{left} sentences are left")
-    return left > 0
-
-
-def _paths(name: str) -> list[Path]:
-    path = Path(name)
-    if path.is_dir():
-        return sorted(path.glob("*.ipynb"))
-    return [path] if path.is_file() else sorted(CHAPTERS.glob(f"{name}*.ipynb"))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
