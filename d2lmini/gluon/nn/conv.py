@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from d2lmini.base import MXNetError
 from d2lmini.base.families import REQUIRED
 from d2lmini.base.util import is_np_shape
@@ -51,7 +53,7 @@ class _Conv(Affine):
     weight_initializer: Any = None
     bias_initializer: Any = "zeros"
     in_channels: int = 0
-    dtype = "float32"
+    dtype = np.float32
 
     def _build(self) -> None:
         ndim, kind = self.ndim, type(self).__name__
