@@ -6,7 +6,6 @@ them over. A reader that works up to a second file (an archive's member) goes on
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gzip
 import io
@@ -14,7 +13,6 @@ import json
 import os
 import socket
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -25,12 +23,10 @@ import numpy as np
 import valid
 from guard import Failure, Guard, Limits
 
-from d2lmini import MXNetError, d2l, gluon, init, metric, nd, num_gpus, optimizer, profiler, sym
-from d2lmini.cli import assign
-from d2lmini.cli.errors import CommandError
+from d2lmini import MXNetError, gluon, nd, num_gpus, optimizer, profiler, sym
 from d2lmini.compat.mxnet_alias import notebook
-from d2lmini.gluon import checkpoint, naming
-from d2lmini.gluon.data.vision import datasets
+from d2lmini.gluon import checkpoint
+from d2lmini.gluon.data.vision import datasets, idx
 from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 
@@ -163,22 +159,6 @@ def _mutate_states(random: Random, data: bytes, others: Sequence[bytes]) -> byte
         return mutations.binary(random, data, others)
 
 
-_net = gluon.nn.Sequential()
-_net.add(gluon.nn.Dense(2), gluon.nn.Dropout(0.5), gluon.nn.Dense(3))
-
-
-def _create(path: str, data: bytes) -> None:
-    text = data.decode("utf-8", "replace")
-    problems: list[Exception] = []
-    for create in (init.create, metric.create):
-        try:
-            create(text)
-        except ValueError as problem:
-            problems.append(problem)
-    if len(problems) == 2:
-        raise problems[0]
-
-
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
@@ -215,12 +195,6 @@ def _read_notebook(path: str, data: bytes) -> None:
             notebook.plain_python(cell.source, lambda line: "pass")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # the program's own: shown as Python shows it, with status 1
-
-
-def _assign(path: str, data: bytes) -> None:
-    out = Path(path).parent / "out"
-    options = argparse.Namespace(chapter=path, format="plain", points=10, out=out)
-    assign.assign(options)
 
 
 # -- traces ----------------------------------------------------------------------------------------
@@ -274,16 +248,6 @@ def _mutate_archive(random: Random, data: bytes, others: Sequence[bytes]) -> byt
     return mutations.tar(
         random, ["test.bin", "test.bin", "train.bin"], bytes(range(256)) * 12 + b"ab"
     )
-
-
-def _mutate_zip(random: Random, data: bytes, others: Sequence[bytes]) -> bytes:
-    if random.random() < 0.7:
-        return mutations.binary(random, data, others)
-    text = mutations.binary(random, "想要有直升机\n".encode() * 20)
-    if random.random() < 0.05:
-        text += b" " * random.choice((1 << 16, 1 << 23))
-    name = random.choice(("jaychou_lyrics.txt", "../jaychou_lyrics.txt", "other.txt"))
-    return valid.zip(text, name, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
 
 
 # -- answers of servers ----------------------------------------------------------------------------
@@ -349,34 +313,16 @@ _json: Mutate = mutations.json_text
 
 TARGETS: dict[str, Target] = {
     "params": Target(_read_params, valid.params(), _binary, _ARRAYS),
-    "record": Target(
-        lambda path, data: serialize.load_record(data),
-        [serialize.dump_record(np.ones((2, 3), t), (1, 0)) for t in ("float32", "bool")],
-        _binary,
-        _ARRAYS,
-    ),
     "nd.load": Target(_load_arrays, valid.params(), _binary, _ND_ARRAYS, file="x.params"),
     "symbol": Target(_load_symbol, _SYMBOLS, _mutate_symbol, _TREES, file="x-symbol.json"),
     "shapes": Target(_shapes_of_symbol, _SYMBOLS, _mutate_symbol, _TREES, file="x-symbol.json"),
     "states": Target(_set_states, valid.states(), _mutate_states, _TREES),
-    "structure": Target(
-        lambda path, data: naming.load(_net, path),
-        [naming.describe(_net).encode()],
-        _json,
-        _TREES,
-        (ValueError,),
-        file="x-model.json",
-    ),
     "checkpoint": Target(
         _restore, valid.checkpoints(), _mutate_checkpoint, Limits(2048 * KIB, 160), file="bytes",
     ),
-    "init text": Target(_create, valid.texts(), _json, _TREES, (ValueError,)),
     "notebook": Target(
         _read_notebook, valid.notebooks(), _json, Limits(2048 * KIB, 600), (ValueError,), "x.ipynb",
         frozenset({"compile"}),
-    ),
-    "assign": Target(
-        _assign, valid.chapters(), _json, Limits(2048 * KIB, 600), (CommandError,), "x.ipynb",
     ),
     "trace": Target(
         _load_trace, valid.traces(), mutations.structural, Limits(4096 * KIB, 400), (MXNetError,),
@@ -398,15 +344,6 @@ TARGETS: dict[str, Target] = {
         _read_archive,
         [valid.tar(), *(mutations.tar(Random(n), ["test.bin"], bytes(3074)) for n in range(5))],
         _mutate_archive, Limits(2048 * KIB, 16), file="cifar-100-binary.tar.gz",
-    ),
-    "lyrics": Target(
-        lambda path, data: d2l.load_data_jay_lyrics(),
-        [valid.zip("想要有直升机\n".encode() * 20)], _mutate_zip,
-        Limits(1024 * KIB, 64), file="jaychou_lyrics.txt.zip",
-    ),
-    "airfoil": Target(
-        lambda path, data: d2l.get_data_ch7(), [valid.airfoil()], _binary,
-        Limits(512 * KIB, 1000), file="airfoil_self_noise.dat",
     ),
     "download": Target(
         _download, valid.ANSWERS, _binary, Limits(2048 * KIB, 64),

@@ -8,7 +8,6 @@ import json
 import struct
 import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +80,6 @@ def checkpoints() -> list[bytes]:
     return [b"r" + texts[0].encode(), b"r" + json.dumps(state).encode(), b"w" + texts[1].encode()]
 
 
-def texts() -> list[bytes]:
-    made = [init.Xavier().dumps(), init.Normal(2).dumps(), init.LSTMBias().dumps(), "xavier"]
-    made += ['{"initializer": "uniform", "scale": 0.5}', '["accuracy", {"axis": 1}]', "mse"]
-    return [text.encode() for text in made]
-
-
 def traces() -> list[bytes]:
     """A trace of this library, with all that one can hold; the heads of PyTorch's and JAX's."""
     with tempfile.TemporaryDirectory() as folder:
@@ -123,20 +116,6 @@ def traces() -> list[bytes]:
     ]  # fmt: skip
     found.append(json.dumps({"traceEvents": gpu, "baseTimeNanoseconds": 10**9}).encode())
     return [*found, gzip.compress(found[0], 1)]
-
-
-def chapters() -> list[bytes]:
-    """A chapter with an exercise that a function checks, of which `d2lmini assign` makes one."""
-    answer = "def deal():\n    return 1\n"
-    cells = [
-        ("markdown", ["# A chapter\n"]), ("code", ["import math\n"]),
-        ("code", ["def check_deal(deal):\n", "    assert deal() == 1\n"]),
-        ("markdown", ["1. Make it pass `check_deal(deal)`.\n\n<details><summary>An answer to 1"
-                      f"</summary>\n\n```python\n{answer}```\n</details>\n"]),
-    ]  # fmt: skip
-    made = [{"cell_type": kind, "metadata": {}, "source": text} for kind, text in cells]
-    book = {"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    return [json.dumps(book).encode()]
 
 
 def notebooks() -> list[bytes]:
@@ -181,18 +160,6 @@ def tar() -> bytes:
         member.size = 3074
         archive.addfile(member, io.BytesIO(bytes(3074)))
     return stream.getvalue()
-
-
-def zip(text: bytes, name: str = "jaychou_lyrics.txt", kind: int = zipfile.ZIP_DEFLATED) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", kind) as archive:
-        archive.writestr(name, text)
-    return stream.getvalue()
-
-
-def airfoil() -> bytes:
-    rows = np.random.default_rng(0).uniform(1, 9, (8, 6))
-    return "\n".join("\t".join(f"{x:.3f}" for x in row) for row in rows).encode()
 
 
 ANSWERS = [

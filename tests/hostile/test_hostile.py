@@ -28,9 +28,8 @@ ROOT = Path(__file__).parents[2]
 FUZZ = ROOT / "tests" / "fuzz"
 
 NAMES = (
-    "params", "record", "nd.load", "symbol", "shapes", "states", "checkpoint",
-    "structure", "init text", "notebook",
-    "assign", "trace", "idx", "cifar", "image", "archive", "lyrics", "airfoil", "download",
+    "params", "nd.load", "symbol", "shapes", "states", "checkpoint", "notebook", "trace", "idx",
+    "cifar", "image", "archive", "download",
 )  # fmt: skip
 
 
