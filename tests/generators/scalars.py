@@ -35,10 +35,10 @@ ARITHMETIC = "+ - * / % **".split()
 COMPARISONS = "== != < <= > >=".split()
 BITS = "& | ^".split()
 FUNCTIONS = "maximum minimum hypot logical_and logical_or logical_xor".split()
-OF_NP = ["//", "fmod", "arctan2", "where", "full_like", "clip", "fill", "mask"]
+OF_NP = ["//", "fmod", "arctan2", "where", "clip", "fill", "mask"]
 #: Functions of x (the array) and n (the number); also with the number at the left.
 TEXTS = {
-    "where": "np.where(x > 1, x, n)", "full_like": "np.full_like(x, n)", "clip": "np.clip(x, n, n)",
+    "where": "np.where(x > 1, x, n)", "clip": "np.clip(x, n, n)",
     "fill": "whole(x, n)", "mask": "masked(x, n)",
 }  # fmt: skip
 UFUNCS = {
