@@ -116,7 +116,7 @@ LEFT_OUT = {
         np.random.power np.random.rayleigh np.random.weibull""",
     "np.random.uniform and np.random.normal do the same with a size": "npx.random.*_n",
     "numpy.random draws such places, as does nd.random.shuffle: x[places]":
-        "np.random.choice np.random.permutation",
+        "np.random.choice",
     "(np.random.uniform(size=size) < prob) does the same": "bernoulli",
     "np.stack(np.nonzero(x), axis=1) does the same": "npx.nonzero",
     "nd has it, for x.as_nd_ndarray()": """

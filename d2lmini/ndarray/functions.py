@@ -19,6 +19,7 @@ from d2lmini.engine import waitall
 from d2lmini.ndarray.namespaces import Namespace
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
+from d2lmini.ops.fluent import FUNCTIONS
 
 __all__ = ["concatenate", "moveaxis", "onehot_encode", "waitall"]
 
@@ -59,3 +60,4 @@ def onehot_encode(indices: Any, out: Any) -> Any:
 
 op, linalg = Namespace("nd.op"), Namespace("nd.linalg", "linalg_", "_linalg_")
 contrib, sparse = Namespace("nd.contrib", "_contrib_"), Namespace("nd.sparse")
+vars(sparse).update(FUNCTIONS)
