@@ -1,7 +1,7 @@
 """The functions of CuPy that the library uses, made of NumPy's (views: `cupy_module`).
 
 A name that is not here, CuPy does not have, or the library does without so far; add it then, with
-CuPy's own parameters (`test_fake_cupy.py` compares them where CuPy is installed).
+CuPy's own parameters.
 """
 
 from __future__ import annotations
