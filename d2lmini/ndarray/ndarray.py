@@ -351,6 +351,7 @@ class NDArray(Typed, Fluent):
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
     slice_assign = slice_assign_scalar = LeftOut()
     to_dlpack_for_read = to_dlpack_for_write = LeftOut()
+    argmax_channel = nanprod = slice_like = LeftOut()
 
     if TYPE_CHECKING:  # the methods that `Fluent` derives from ops
 
