@@ -33,7 +33,8 @@ LEFT_OUT = {
         IntervalSampler""",
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
-        dgl_* group_adagrad_update *.sparse.zeros *.sparse.empty *.sparse.array""",
+        dgl_* group_adagrad_update *.sparse.zeros *.sparse.empty *.sparse.array *.sparse.add
+        *.sparse.subtract *.sparse.multiply *.sparse.divide *row_sparse_data""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
         preloaded_multi_* multi_lars mp_lamb_update_phase*
@@ -116,8 +117,8 @@ LEFT_OUT = {
         np.random.power np.random.rayleigh np.random.weibull""",
     "np.random.uniform and np.random.normal do the same with a size": "npx.random.*_n",
     "numpy.random draws such places, as does nd.random.shuffle: x[places]":
-        "np.random.choice",
-    "(np.random.uniform(size=size) < prob) does the same": "bernoulli",
+        "np.random.choice np.random.permutation",
+    "np.random.uniform(size=size) < prob does the same": "bernoulli",
     "np.stack(np.nonzero(x), axis=1) does the same": "npx.nonzero",
     "nd has it, for x.as_nd_ndarray()": """
         npx.cast npx.erfinv npx.gamma npx.gammaln npx.gather_nd npx.reshape npx.shape_array""",

@@ -219,7 +219,7 @@ def test_a_full_disk_where_there_was_no_file(written, monkeypatch):
 
 STRUCK = tuple(
     str(PACKAGE / name)
-    for name in ("files.py", "serialize.py", "gluon/graphs.py", "engine/signals.py")
+    for name in ("device/files.py", "ndarray/serialize.py", "gluon/graphs.py", "engine/signals.py")
 )
 
 
@@ -317,7 +317,7 @@ def test_what_cannot_be_written_is_an_os_error(writer, place, tmp_path):
 
 #: Places that open a file to write by themselves, and why that is right.
 BY_THEMSELVES = {
-    "files.py": "the one that does it",
+    "device/files.py": "the one that does it",
     "gluon/utils.py": "a download, beside",
     "gluon/data/vision/datasets.py": "unpacks, beside",
     "gluon/checkpoint.py": "in a folder that takes its name when it is whole",

@@ -158,7 +158,7 @@ class Module(nn.Block, HyperParameters):
         """The arrays among the attributes of this model and of its parts."""
         params = []
         for name in dir(self):
-            value = getattr(self, name)
+            value = getattr(self, name, None)  # a name that is left out raises
             if isinstance(value, np.ndarray):
                 params.append(value)
             if isinstance(value, Module):
@@ -173,7 +173,7 @@ class Module(nn.Block, HyperParameters):
     def set_scratch_params_device(self, device: Any) -> None:
         """Move the arrays among the attributes to a device."""
         for name in dir(self):
-            value = getattr(self, name)
+            value = getattr(self, name, None)  # a name that is left out raises
             if isinstance(value, np.ndarray):
                 moved = value.as_in_ctx(device)
                 moved.attach_grad()
