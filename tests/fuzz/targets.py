@@ -26,7 +26,7 @@ from guard import Failure, Guard, Limits
 from d2lmini import MXNetError, gluon, nd, num_gpus, optimizer, profiler, sym
 from d2lmini.compat.mxnet_alias import notebook
 from d2lmini.gluon import checkpoint
-from d2lmini.gluon.data.vision import datasets, idx
+from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 
