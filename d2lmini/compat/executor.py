@@ -169,7 +169,7 @@ class Executor:
                 given[i] = self._own(g)
         return given
 
-    debug_str = reshape = set_monitor_callback = LeftOut()
+    debug_str, reshape, set_monitor_callback = LeftOut(), LeftOut(), LeftOut()
 
     # -- the arrays --------------------------------------------------------------------------------
 

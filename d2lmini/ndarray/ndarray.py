@@ -349,9 +349,9 @@ class NDArray(Typed, Fluent):
         return object.__new__, (type(self),), self.__getstate__()
 
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
-    slice_assign = slice_assign_scalar = LeftOut()
-    to_dlpack_for_read = to_dlpack_for_write = LeftOut()
-    argmax_channel = nanprod = slice_like = LeftOut()
+    slice_assign, slice_assign_scalar = LeftOut(), LeftOut()
+    to_dlpack_for_read, to_dlpack_for_write = LeftOut(), LeftOut()
+    argmax_channel, nanprod, slice_like = LeftOut(), LeftOut(), LeftOut()
 
     if TYPE_CHECKING:  # the methods that `Fluent` derives from ops
 
