@@ -23,7 +23,6 @@ import growth  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
-import slow_devices  # noqa: E402
 import trees  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
@@ -332,18 +331,6 @@ def test_growth_measures_fits_and_draws_every_curve(tmp_path, capsys):
     for size in ("tasks", "Vars it reads", "devices", "examples", "units n"):
         assert f">{size}<" in drawing
     assert "(growth.svg)" in page and str(tmp_path) not in page
-
-
-def test_slow_devices_predicts_and_measures(capsys):
-    """These devices are about as fast as the cores, so the ratio says little; the clock does."""
-    fast = ["--turns", "1", "--gflops", "5", "--link", "1", "--json"]
-    assert slow_devices.main(["-k", "1", "2", "--net", "mlp", *fast]) == 0
-    one, two = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (one["k"], two["k"]) == (1, 2) and one["communication_ms"] == 0
-    assert two["compute_ms"] == pytest.approx(one["compute_ms"] / 2)
-    assert two["communication_ms"] > 0
-    for row in (one, two):
-        assert row["measured_ms"] > 0.5 * row["predicted_ms"]
 
 
 def test_a_queue_that_grows_faster_than_its_tasks_is_seen():
