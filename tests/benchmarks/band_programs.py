@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,38 +28,14 @@ RunWaits = Callable[[bool], None]
 MakeWaits = Callable[[], RunWaits]
 
 
-class Programs:
-    """Programs by name, by what is asked about them. Each method adds a program."""
+class Programs(NamedTuple):
+    """Programs by name, by what is asked about them."""
 
-    def __init__(self) -> None:
-        self.workers: dict[str, Make] = {}
-        self.devices: dict[str, Make] = {}
-        self.waits: dict[str, MakeWaits] = {}
-        self.links: dict[str, Make] = {}
-        self.speeds: dict[str, Make] = {}
-
-    def on_workers(self, make: Make) -> Make:
-        self.workers[make.__name__] = make
-        return make
-
-    def on_devices(self, make: Make) -> Make:
-        self.devices[make.__name__] = make
-        return make
-
-    def with_waits(self, make: MakeWaits) -> MakeWaits:
-        self.waits[make.__name__] = make
-        return make
-
-    def over_links(self, make: Make) -> Make:
-        self.links[make.__name__] = make
-        return make
-
-    def at_speeds(self, make: Make) -> Make:
-        self.speeds[make.__name__] = make
-        return make
-
-
-FITTED = Programs()
+    workers: dict[str, Make]
+    devices: dict[str, Make]
+    waits: dict[str, MakeWaits]
+    links: dict[str, Make]
+    speeds: dict[str, Make]
 
 
 def training(net: Any, shape: tuple[int, ...], steps: int, hybrid: bool, classes: int = 10) -> Run:
@@ -125,161 +101,42 @@ def sum_of_squares(n: int) -> Callable[[], int]:
 # -- on workers ------------------------------------------------------------------------------------
 
 
-@FITTED.on_workers
-def mlp_eager() -> Run:
-    return training(mlp(256, 128, 10), (128, 784), 4, hybrid=False)
-
-
-@FITTED.on_workers
-def mlp_eager_narrow() -> Run:
-    return training(mlp(64, 64, 64, 10), (64, 64), 4, hybrid=False)
-
-
-@FITTED.on_workers
-def mlp_hybrid() -> Run:
-    return training(mlp(256, 128, 10), (128, 784), 6, hybrid=True)
-
-
-@FITTED.on_workers
-def mlp_wide() -> Run:
-    return training(mlp(1024, 512, 10), (256, 784), 2, hybrid=True)
-
-
-@FITTED.on_workers
-def python_tasks() -> Run:
-    return pushed(sum_of_squares(10_000), 40, 4)
-
-
-@FITTED.on_workers
-def python_tasks_long() -> Run:
-    return pushed(sum_of_squares(60_000), 10, 5)
-
-
-@FITTED.on_workers
-def sort_many() -> Run:
-    return on_arrays(nd.sort, arrays_of(4, 100_000), 2)
-
-
-@FITTED.on_workers
-def topk_many() -> Run:
-    return on_arrays(lambda x: nd.topk(x, k=5), arrays_of(4, 64, 2000), 2)
-
-
-@FITTED.on_workers
-def products() -> Run:
-    return on_arrays(lambda x: nd.dot(x, x), arrays_of(4, 300, 300), 6)
-
-
-@FITTED.on_workers
-def products_large() -> Run:
-    return on_arrays(lambda x: nd.dot(x, x), arrays_of(2, 900, 900), 2)
-
-
-@FITTED.on_workers
-def exps() -> Run:
-    return on_arrays(nd.exp, arrays_of(4, 400, 500), 12)
-
-
-@FITTED.on_workers
-def tanhs_of_small() -> Run:
-    return on_arrays(nd.tanh, arrays_of(8, 100, 200), 20)
-
-
-@FITTED.on_workers
-def additions_large() -> Run:
-    return on_arrays(lambda x: x + 1, arrays_of(2, 2000, 1500), 8)
-
-
-@FITTED.on_workers
-def copies_mid() -> Run:
-    return on_arrays(lambda x: x.copy(), arrays_of(4, 700, 500), 12)
-
-
-@FITTED.on_workers
-def convolution() -> Run:
+def convolution(layers: Sequence[Any], shape: tuple[int, ...], hybrid: bool) -> Run:
     net = gluon.nn.HybridSequential()
-    net.add(gluon.nn.Conv2D(8, 5, activation="relu"), gluon.nn.MaxPool2D(2), gluon.nn.Dense(10))
-    return training(net, (16, 1, 28, 28), 3, hybrid=False)
+    net.add(*layers, gluon.nn.Dense(10))
+    return training(net, shape, 3, hybrid)
 
 
-@FITTED.on_workers
-def convolution_hybrid() -> Run:
-    net = gluon.nn.HybridSequential()
-    net.add(gluon.nn.Conv2D(12, 3, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dense(10))
-    return training(net, (16, 3, 20, 20), 3, hybrid=True)
-
-
-@FITTED.on_workers
-def lstm() -> Run:
-    layer = gluon.rnn.LSTM(64)
+def recurrent(layer: Any, n: int, length: int, times: int) -> Run:
+    """The layer on some sequences of that length."""
     layer.initialize()
-    x = nd.random.uniform(shape=(20, 16, 32))
-    layer(x).wait_to_read()
-    return on_arrays(layer, [x], 6)
-
-
-@FITTED.on_workers
-def gru_in_two_chains() -> Run:
-    layer = gluon.rnn.GRU(48)
-    layer.initialize()
-    inputs = arrays_of(2, 15, 16, 32)
+    inputs = arrays_of(n, length, 16, 32)
     layer(inputs[0]).wait_to_read()
-    return on_arrays(layer, inputs, 4)
+    return on_arrays(layer, inputs, times)
 
 
-@FITTED.on_workers
-def sleeps_and_products() -> Run:
-    arrays = arrays_of(3, 300, 300)
+def beside(
+    function: Callable[[], object], op: Callable[[Any], Any], arrays: Sequence[Any], times: int
+) -> Run:
+    """A chain of a function, and an operation on each of the arrays."""
 
     def run(_: Sequence[Context]) -> None:
         line = engine.new_var()
-        for _ in range(6):
-            engine.push(lambda: time.sleep(0.003), writes=[line])
+        for _ in range(times):
+            engine.push(function, writes=[line])
             for x in arrays:
-                nd.dot(x, x)
+                op(x)
         nd.waitall()
 
     return run
 
 
-@FITTED.on_workers
-def python_and_exps() -> Run:
-    arrays = arrays_of(2, 400, 500)
-
-    def run(_: Sequence[Context]) -> None:
-        line = engine.new_var()
-        for _ in range(8):
-            engine.push(sum_of_squares(15_000), writes=[line])
-            for x in arrays:
-                nd.exp(x)
-        nd.waitall()
-
-    return run
-
-
-@FITTED.on_workers
-def reductions() -> Run:
-    return on_arrays(lambda x: (x.sum(axis=1), x.max(axis=0), x.mean()), arrays_of(3, 500, 400), 6)
-
-
-@FITTED.on_workers
-def softmaxes() -> Run:
-    return on_arrays(lambda x: nd.log_softmax(nd.softmax(x)), arrays_of(4, 200, 300), 5)
-
-
-@FITTED.on_workers
-def random_numbers() -> Run:
-    return on_arrays(lambda n: nd.random.normal(shape=(n,)), [150_000, 120_000, 90_000], 6)
-
-
-@FITTED.on_workers
 def gathers() -> Run:
     table = nd.random.uniform(shape=(20_000, 64))
     places = [nd.array(np.random.RandomState(k).randint(0, 20_000, 4000)) for k in range(4)]
     return on_arrays(lambda at: nd.take(table, at), places, 6)
 
 
-@FITTED.on_workers
 def waits_at_each_step() -> Run:
     arrays = arrays_of(3, 250, 250)
 
@@ -292,7 +149,6 @@ def waits_at_each_step() -> Run:
     return run
 
 
-@FITTED.on_workers
 def asks_for_numbers() -> Run:
     arrays = arrays_of(4, 300, 200)
 
@@ -303,12 +159,12 @@ def asks_for_numbers() -> Run:
     return run
 
 
-@FITTED.on_workers
-def tiny_operations() -> Run:
-    arrays = arrays_of(4, 40, 40)
+def round_about(n: int, times: int) -> Run:
+    """Sums of neighbours among four arrays, each written in its turn."""
+    arrays = arrays_of(4, n, n)
 
     def run(_: Sequence[Context]) -> None:
-        for _ in range(60):
+        for _ in range(times):
             for k in range(4):
                 arrays[k] = (arrays[k] + arrays[(k + 1) % 4]) * 0.5
         nd.waitall()
@@ -316,30 +172,6 @@ def tiny_operations() -> Run:
     return run
 
 
-@FITTED.on_workers
-def middling_operations() -> Run:
-    arrays = arrays_of(4, 250, 250)
-
-    def run(_: Sequence[Context]) -> None:
-        for _ in range(25):
-            for k in range(4):
-                arrays[k] = (arrays[k] + arrays[(k + 1) % 4]) * 0.5
-        nd.waitall()
-
-    return run
-
-
-@FITTED.on_workers
-def transposes() -> Run:
-    return on_arrays(lambda x: nd.transpose(x) + 0, arrays_of(3, 800, 600), 5)
-
-
-@FITTED.on_workers
-def where_and_clip() -> Run:
-    return on_arrays(lambda x: nd.where(x > 0.5, x, x.clip(0.1, 0.4)), arrays_of(3, 400, 400), 6)
-
-
-@FITTED.on_workers
 def chain_beside_chains() -> Run:
     arrays = arrays_of(3, 350, 350)
 
@@ -353,7 +185,6 @@ def chain_beside_chains() -> Run:
     return run
 
 
-@FITTED.on_workers
 def batches_then_mlp() -> Run:
     step = training(mlp(128, 10), (64, 300), 1, hybrid=True)
 
@@ -382,58 +213,16 @@ def on_each_device(op: Callable[[Any], Any], steps: int, *shape: int) -> Run:
     return run
 
 
-@FITTED.on_devices
-def device_products() -> Run:
-    return on_each_device(lambda x: nd.dot(x, x) / 400, 8, 400, 400)
-
-
-@FITTED.on_devices
-def device_exps() -> Run:
-    return on_each_device(lambda x: nd.exp(-x), 20, 400, 500)
-
-
-@FITTED.on_devices
-def device_additions() -> Run:
-    return on_each_device(lambda x: x + 1, 12, 1500, 1500)
-
-
-@FITTED.on_devices
-def device_sorts() -> Run:
-    return on_each_device(nd.sort, 4, 120_000)
-
-
-@FITTED.on_devices
-def device_tiny() -> Run:
-    return on_each_device(lambda x: (x + 1) * 0.5, 80, 20, 20)
-
-
-@FITTED.on_devices
-def device_reductions() -> Run:
-    return on_each_device(lambda x: x - x.max(axis=1, keepdims=True), 12, 500, 500)
-
-
-@FITTED.on_devices
-def device_mixed() -> Run:
-    return on_each_device(lambda x: nd.dot(nd.tanh(x), x) / 300, 8, 300, 300)
-
-
-@FITTED.on_devices
-def device_softmaxes() -> Run:
-    return on_each_device(lambda x: nd.softmax(x) * 3, 10, 300, 400)
-
-
-@FITTED.on_devices
-def device_waits() -> Run:
+def device_waits(n: int, steps: int) -> Run:
     def run(devices: Sequence[Context]) -> None:
-        for _ in range(6):
-            each = [nd.dot(x, x) for x in (nd.ones((300, 300), ctx=ctx) for ctx in devices)]
+        for _ in range(steps):
+            each = [nd.dot(x, x) for x in (nd.ones((n, n), ctx=ctx) for ctx in devices)]
             for result in each:
                 result.asnumpy()
 
     return run
 
 
-@FITTED.on_devices
 def device_exchange() -> Run:
     def run(devices: Sequence[Context]) -> None:
         values = [nd.ones((400, 400), ctx=ctx) for ctx in devices]
@@ -478,17 +267,6 @@ def device_training(sizes: tuple[int, ...], batch: int, steps: int) -> Run:
     return run
 
 
-@FITTED.on_devices
-def device_mlp() -> Run:
-    return device_training((512, 256, 128), 128, 4)
-
-
-@FITTED.on_devices
-def device_mlp_narrow() -> Run:
-    return device_training((64, 64, 32), 64, 5)
-
-
-@FITTED.on_devices
 def device_gathers() -> Run:
     places = np.random.RandomState(1).randint(0, 5000, 3000)
 
@@ -503,7 +281,6 @@ def device_gathers() -> Run:
     return run
 
 
-@FITTED.on_devices
 def device_python() -> Run:
     def run(devices: Sequence[Context]) -> None:
         chains = [engine.new_var() for _ in devices]
@@ -531,19 +308,12 @@ def waits_after(step: Callable[[int], Any], steps: int) -> RunWaits:
     return run
 
 
-@FITTED.with_waits
-def wait_for_each_product() -> RunWaits:
-    arrays = arrays_of(4, 300, 300)
-    return waits_after(lambda k: nd.dot(arrays[k % 4], arrays[k % 4]), 16)
+def waits_for_each(op: Callable[[Any], Any], steps: int, *shape: int) -> RunWaits:
+    """The operation on four arrays in turns."""
+    arrays = arrays_of(4, *shape)
+    return waits_after(lambda k: op(arrays[k % 4]), steps)
 
 
-@FITTED.with_waits
-def wait_for_each_exp() -> RunWaits:
-    arrays = arrays_of(4, 400, 500)
-    return waits_after(lambda k: nd.exp(arrays[k % 4]), 24)
-
-
-@FITTED.with_waits
 def wait_beside_python() -> RunWaits:
     x, host = nd.random.uniform(shape=(400, 400)), sum_of_squares(12_000)
 
@@ -555,7 +325,6 @@ def wait_beside_python() -> RunWaits:
     return waits_after(step, 12)
 
 
-@FITTED.with_waits
 def wait_then_numpy() -> RunWaits:
     x, y = nd.random.uniform(shape=(400, 400)), np.random.RandomState(0).rand(150_000)
 
@@ -570,7 +339,6 @@ def wait_then_numpy() -> RunWaits:
     return run
 
 
-@FITTED.with_waits
 def wait_in_training() -> RunWaits:
     net = mlp(256, 128, 10)
     net.initialize()
@@ -589,13 +357,6 @@ def wait_in_training() -> RunWaits:
     return waits_after(step, 6)
 
 
-@FITTED.with_waits
-def wait_for_small() -> RunWaits:
-    arrays = arrays_of(4, 150, 200)
-    return waits_after(lambda k: (arrays[k % 4] + 1).tanh(), 40)
-
-
-@FITTED.with_waits
 def wait_for_sleeps() -> RunWaits:
     x = nd.random.uniform(shape=(300, 300))
 
@@ -628,57 +389,98 @@ def sent(sizes: Sequence[int], back: bool) -> Run:
     return run
 
 
-@FITTED.over_links
-def sent_large() -> Run:
-    return sent([150_000] * 8, back=False)
-
-
-@FITTED.over_links
-def sent_mixed() -> Run:
-    return sent([20_000, 160_000, 40_000, 80_000] * 3, back=False)
-
-
-@FITTED.over_links
-def sent_and_back() -> Run:
-    return sent([30_000, 90_000, 60_000] * 3, back=True)
-
-
-@FITTED.over_links
-def link_training() -> Run:
-    return device_training((256, 128, 64), 64, 3)
-
-
-@FITTED.over_links
-def link_exchange() -> Run:
-    return device_exchange()
-
-
-@FITTED.at_speeds
-def speed_products() -> Run:
-    return on_each_device(lambda x: nd.dot(x, x) / 200, 6, 200, 200)
-
-
-@FITTED.at_speeds
-def speed_exps() -> Run:
-    return on_each_device(lambda x: nd.exp(-x), 10, 400, 500)
-
-
-@FITTED.at_speeds
-def speed_training() -> Run:
-    return device_training((256, 128, 64), 64, 4)
-
-
-@FITTED.at_speeds
-def speed_waits() -> Run:
-    def run(devices: Sequence[Context]) -> None:
-        for _ in range(5):
-            each = [nd.dot(x, x) for x in (nd.ones((200, 200), ctx=ctx) for ctx in devices)]
-            for result in each:
-                result.asnumpy()
-
-    return run
-
-
-@FITTED.at_speeds
-def speed_exchange() -> Run:
-    return device_exchange()
+FITTED = Programs(
+    workers={
+        "mlp_eager": lambda: training(mlp(256, 128, 10), (128, 784), 4, hybrid=False),
+        "mlp_eager_narrow": lambda: training(mlp(64, 64, 64, 10), (64, 64), 4, hybrid=False),
+        "mlp_hybrid": lambda: training(mlp(256, 128, 10), (128, 784), 6, hybrid=True),
+        "mlp_wide": lambda: training(mlp(1024, 512, 10), (256, 784), 2, hybrid=True),
+        "python_tasks": lambda: pushed(sum_of_squares(10_000), 40, 4),
+        "python_tasks_long": lambda: pushed(sum_of_squares(60_000), 10, 5),
+        "sort_many": lambda: on_arrays(nd.sort, arrays_of(4, 100_000), 2),
+        "topk_many": lambda: on_arrays(lambda x: nd.topk(x, k=5), arrays_of(4, 64, 2000), 2),
+        "products": lambda: on_arrays(lambda x: nd.dot(x, x), arrays_of(4, 300, 300), 6),
+        "products_large": lambda: on_arrays(lambda x: nd.dot(x, x), arrays_of(2, 900, 900), 2),
+        "exps": lambda: on_arrays(nd.exp, arrays_of(4, 400, 500), 12),
+        "tanhs_of_small": lambda: on_arrays(nd.tanh, arrays_of(8, 100, 200), 20),
+        "additions_large": lambda: on_arrays(lambda x: x + 1, arrays_of(2, 2000, 1500), 8),
+        "copies_mid": lambda: on_arrays(lambda x: x.copy(), arrays_of(4, 700, 500), 12),
+        "convolution": lambda: convolution(
+            [gluon.nn.Conv2D(8, 5, activation="relu"), gluon.nn.MaxPool2D(2)],
+            (16, 1, 28, 28),
+            False,
+        ),
+        "convolution_hybrid": lambda: convolution(
+            [gluon.nn.Conv2D(12, 3, activation="relu"), gluon.nn.BatchNorm()], (16, 3, 20, 20), True
+        ),
+        "lstm": lambda: recurrent(gluon.rnn.LSTM(64), 1, 20, 6),
+        "gru_in_two_chains": lambda: recurrent(gluon.rnn.GRU(48), 2, 15, 4),
+        "sleeps_and_products": lambda: beside(
+            lambda: time.sleep(0.003), lambda x: nd.dot(x, x), arrays_of(3, 300, 300), 6
+        ),
+        "python_and_exps": lambda: beside(
+            sum_of_squares(15_000), nd.exp, arrays_of(2, 400, 500), 8
+        ),
+        "reductions": lambda: on_arrays(
+            lambda x: (x.sum(axis=1), x.max(axis=0), x.mean()), arrays_of(3, 500, 400), 6
+        ),
+        "softmaxes": lambda: on_arrays(
+            lambda x: nd.log_softmax(nd.softmax(x)), arrays_of(4, 200, 300), 5
+        ),
+        "random_numbers": lambda: on_arrays(
+            lambda n: nd.random.normal(shape=(n,)), [150_000, 120_000, 90_000], 6
+        ),
+        "gathers": gathers,
+        "waits_at_each_step": waits_at_each_step,
+        "asks_for_numbers": asks_for_numbers,
+        "tiny_operations": lambda: round_about(40, 60),
+        "middling_operations": lambda: round_about(250, 25),
+        "transposes": lambda: on_arrays(lambda x: nd.transpose(x) + 0, arrays_of(3, 800, 600), 5),
+        "where_and_clip": lambda: on_arrays(
+            lambda x: nd.where(x > 0.5, x, x.clip(0.1, 0.4)), arrays_of(3, 400, 400), 6
+        ),
+        "chain_beside_chains": chain_beside_chains,
+        "batches_then_mlp": batches_then_mlp,
+    },
+    devices={
+        "device_products": lambda: on_each_device(lambda x: nd.dot(x, x) / 400, 8, 400, 400),
+        "device_exps": lambda: on_each_device(lambda x: nd.exp(-x), 20, 400, 500),
+        "device_additions": lambda: on_each_device(lambda x: x + 1, 12, 1500, 1500),
+        "device_sorts": lambda: on_each_device(nd.sort, 4, 120_000),
+        "device_tiny": lambda: on_each_device(lambda x: (x + 1) * 0.5, 80, 20, 20),
+        "device_reductions": lambda: on_each_device(
+            lambda x: x - x.max(axis=1, keepdims=True), 12, 500, 500
+        ),
+        "device_mixed": lambda: on_each_device(lambda x: nd.dot(nd.tanh(x), x) / 300, 8, 300, 300),
+        "device_softmaxes": lambda: on_each_device(lambda x: nd.softmax(x) * 3, 10, 300, 400),
+        "device_waits": lambda: device_waits(300, 6),
+        "device_exchange": device_exchange,
+        "device_mlp": lambda: device_training((512, 256, 128), 128, 4),
+        "device_mlp_narrow": lambda: device_training((64, 64, 32), 64, 5),
+        "device_gathers": device_gathers,
+        "device_python": device_python,
+    },
+    waits={
+        "wait_for_each_product": lambda: waits_for_each(lambda x: nd.dot(x, x), 16, 300, 300),
+        "wait_for_each_exp": lambda: waits_for_each(nd.exp, 24, 400, 500),
+        "wait_beside_python": wait_beside_python,
+        "wait_then_numpy": wait_then_numpy,
+        "wait_in_training": wait_in_training,
+        "wait_for_small": lambda: waits_for_each(lambda x: (x + 1).tanh(), 40, 150, 200),
+        "wait_for_sleeps": wait_for_sleeps,
+    },
+    links={
+        "sent_large": lambda: sent([150_000] * 8, back=False),
+        "sent_mixed": lambda: sent([20_000, 160_000, 40_000, 80_000] * 3, back=False),
+        "sent_and_back": lambda: sent([30_000, 90_000, 60_000] * 3, back=True),
+        "link_training": lambda: device_training((256, 128, 64), 64, 3),
+        "link_exchange": device_exchange,
+    },
+    speeds={
+        "speed_products": lambda: on_each_device(lambda x: nd.dot(x, x) / 200, 6, 200, 200),
+        "speed_exps": lambda: on_each_device(lambda x: nd.exp(-x), 10, 400, 500),
+        "speed_training": lambda: device_training((256, 128, 64), 64, 4),
+        "speed_waits": lambda: device_waits(200, 5),
+        "speed_exchange": device_exchange,
+    },
+)

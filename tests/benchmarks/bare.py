@@ -1,8 +1,7 @@
-"""Training steps of the MLP and of LeNet in bare NumPy, on one thread or on two; a chain on two.
+"""Training steps of the MLP and of LeNet in bare NumPy, on one thread or on two.
 
 The steps are what virtual devices are compared with: half a batch for each thread, the two
-gradients added, one update. They are also what is counted when a row's floor is computed
-(`floors.py`).
+gradients added, one update.
 
 >>> import training
 >>> x, y, *weights = training.lenet(6)
@@ -80,41 +79,6 @@ def lenet_gradients(x: np.ndarray, y: np.ndarray, parameters: Arrays) -> tuple[f
     of_second, g = second(g)
     of_first, _ = first(g, input_too=False)
     return loss, [*of_first, *of_second, *gradients]
-
-
-class Chain:
-    """`compiled.chain` over two threads, in blocks that fit a cache, into memory that stays."""
-
-    BLOCK = 1 << 17
-
-    def __init__(self, x: np.ndarray, pool: ThreadPoolExecutor):
-        self.pool = pool
-        self.y = np.empty_like(x)
-        flat = (np.array_split(each.reshape(-1), 2) for each in (x, self.y))
-        self.parts = [(*parts, np.empty((3, self.BLOCK), x.dtype)) for parts in zip(*flat)]
-
-    def __call__(self) -> np.ndarray:
-        list(self.pool.map(lambda part: self.in_blocks(*part), self.parts))
-        return self.y
-
-    def in_blocks(self, x: np.ndarray, y: np.ndarray, rooms: np.ndarray) -> None:
-        for begin in range(0, len(x), self.BLOCK):
-            part, out = (each[begin : begin + self.BLOCK] for each in (x, y))
-            a, b, c = rooms[:, : len(part)]
-            np.tanh(part, out=a)
-            np.multiply(a, part, out=b)
-            b += part
-            np.multiply(b, 0.5, out=c)
-            np.tanh(c, out=c)
-            a *= c
-            a += b  # d
-            np.tanh(a, out=b)
-            b *= c
-            a *= 0.25
-            np.add(a, b, out=out)
-
-
-# -- their parts -----------------------------------------------------------------------------------
 
 
 def dense(x, parameters, activation, slope, loss, input_too=False):

@@ -1,34 +1,19 @@
 """The workloads that are nets: calls, training steps, two devices, data loading.
 
 Their numbers and answers are made in `training.py`, `resnet.py`, `gru.py`, `compiled.py` and
-`loading.py`; what plain NumPy has to do for them is counted in the steps of `bare.py`.
+`loading.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import bare
 import compiled
 import gru
 import loading
-import numpy as np
 import resnet
 import training
-from floors import Work, count
 from row import Arrays, Target, Workload
-
-
-def step(gradients: bare.Gradients) -> Callable[..., Work]:
-    """Of a training step in bare NumPy."""
-    return lambda n, x, y, *weights: count(
-        lambda x, y, *weights: bare.Steps(gradients, 1e-6, x, y, weights)(), x, y, *weights
-    )
-
-
-def resnet_step(n: int, *inputs: np.ndarray) -> Work:
-    return count(resnet.resnet_loss, *inputs).trained()
-
 
 #: Batches of the two steps that run on two devices.
 BATCHES = {"mlp": (1024, 8), "lenet": (256, 10)}
@@ -36,7 +21,7 @@ BATCHES = {"mlp": (1024, 8), "lenet": (256, 10)}
 
 def two_devices(
     name: str, title: str, calls: int, make: Callable[[int], Arrays],
-    loss: Callable[..., float], gradients: bare.Gradients,
+    loss: Callable[..., float],
 ) -> Workload:  # fmt: skip
     """A training step on two virtual devices, which gain as much as two bare NumPy threads do."""
     full, tiny = BATCHES[name]
@@ -56,7 +41,6 @@ def two_devices(
         ),
         note="The targets compare two gains: the time on two devices divided by that on one, and "
         "the same of two bare NumPy threads. BLAS has one thread.",
-        work=step(gradients),
     )
 
 
@@ -77,7 +61,6 @@ TABLE = (
             Target("torch or torch compile", 1.05, row="d2lmini hybrid"),
             Target("mxnet or mxnet hybrid", 0.5, row="d2lmini hybrid"),
         ),
-        work=step(bare.mlp_gradients),
     ),
     Workload(
         "lenet_train",
@@ -94,7 +77,6 @@ TABLE = (
             Target("torch", 1.0, row="d2lmini hybrid"),
             Target("mxnet or mxnet hybrid", 0.5, row="d2lmini hybrid"),
         ),
-        work=step(bare.lenet_gradients),
     ),
     Workload(
         "resnet_train",
@@ -109,7 +91,6 @@ TABLE = (
             Target("torch or torch compile", 1.25, row="d2lmini hybrid"),
             Target("mxnet or mxnet hybrid", 1.0, row="d2lmini hybrid"),
         ),
-        work=resnet_step,
     ),
     Workload(
         "gru_cell",
@@ -140,8 +121,8 @@ TABLE = (
             Target("mxnet eager", 0.2, row="d2lmini eager"),
         ),
     ),
-    two_devices("mlp", "the MLP", 5, training.mlp, training.mlp_loss, bare.mlp_gradients),
-    two_devices("lenet", "LeNet", 6, training.lenet, training.lenet_loss, bare.lenet_gradients),
+    two_devices("mlp", "the MLP", 5, training.mlp, training.mlp_loss),
+    two_devices("lenet", "LeNet", 6, training.lenet, training.lenet_loss),
     Workload(
         "load",
         "an epoch of 1437 pictures of 8x8, each transformed, in batches of 256",

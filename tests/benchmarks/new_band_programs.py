@@ -28,12 +28,11 @@ from band_programs import (
     sum_of_squares,
     training,
     waits_after,
+    waits_for_each,
 )
 
 from d2lmini import autograd, engine, gluon, nd
 from d2lmini.context import Context
-
-JUDGED = Programs()
 
 
 def on_each_array(op: Callable[[Any], Any], steps: int, n: int, *shape: int) -> Run:
@@ -52,12 +51,6 @@ def on_each_array(op: Callable[[Any], Any], steps: int, n: int, *shape: int) -> 
 # -- on workers ------------------------------------------------------------------------------------
 
 
-@JUDGED.on_workers
-def chains_of_products() -> Run:
-    return on_each_array(lambda x: nd.relu(nd.dot(x, x) / 300), 6, 3, 300, 300)
-
-
-@JUDGED.on_workers
 def two_networks() -> Run:
     first = training(mlp(128, 10), (64, 256), 1, hybrid=False)
     second = training(mlp(64, 64, 10), (64, 128), 1, hybrid=False)
@@ -70,7 +63,6 @@ def two_networks() -> Run:
     return run
 
 
-@JUDGED.on_workers
 def regression_from_scratch() -> Run:
     x, y = nd.random.normal(shape=(2000, 50)), nd.random.normal(shape=(2000, 1))
     w, b = nd.random.normal(shape=(50, 1)), nd.zeros(1)
@@ -89,7 +81,6 @@ def regression_from_scratch() -> Run:
     return run
 
 
-@JUDGED.on_workers
 def small_convnet_hybrid() -> Run:
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Conv2D(6, 5, activation="sigmoid"), gluon.nn.AvgPool2D(2))
@@ -97,23 +88,11 @@ def small_convnet_hybrid() -> Run:
     return training(net, (16, 1, 24, 24), 2, hybrid=True)
 
 
-@JUDGED.on_workers
 def layer_norms() -> Run:
     gamma, beta = nd.ones(300), nd.zeros(300)
     return on_arrays(lambda x: nd.LayerNorm(x, gamma, beta), arrays_of(4, 400, 300), 5)
 
 
-@JUDGED.on_workers
-def batches_of_products() -> Run:
-    return on_arrays(lambda x: nd.batch_dot(x, x), arrays_of(3, 16, 80, 80), 6)
-
-
-@JUDGED.on_workers
-def argsorts() -> Run:
-    return on_arrays(nd.argsort, arrays_of(3, 50, 1000), 3)
-
-
-@JUDGED.on_workers
 def joined_and_split() -> Run:
     arrays = arrays_of(4, 300, 250)
 
@@ -126,26 +105,18 @@ def joined_and_split() -> Run:
     return run
 
 
-@JUDGED.on_workers
-def roots_of_powers() -> Run:
-    return on_each_array(lambda x: nd.sqrt(x**2 + 1), 4, 3, 500, 400)
-
-
-@JUDGED.on_workers
 def hashes() -> Run:
     """Functions that release the interpreter lock."""
     data = bytes(400_000)
     return pushed(lambda: hashlib.sha256(data).digest(), 30, 3)
 
 
-@JUDGED.on_workers
 def json_tasks() -> Run:
     """Functions that do not."""
     table = [{"row": k, "square": k * k} for k in range(400)]
     return pushed(lambda: json.dumps(table), 30, 3)
 
 
-@JUDGED.on_workers
 def sleeps_beside_python() -> Run:
     sums = sum_of_squares(12_000)
 
@@ -159,7 +130,6 @@ def sleeps_beside_python() -> Run:
     return run
 
 
-@JUDGED.on_workers
 def attention() -> Run:
     heads = [arrays_of(3, 8, 64, 48) for _ in range(2)]
 
@@ -173,7 +143,6 @@ def attention() -> Run:
     return run
 
 
-@JUDGED.on_workers
 def cells_by_hand() -> Run:
     x, w, u = (nd.random.normal(shape=shape) for shape in ((64, 128), (128, 256), (256, 256)))
 
@@ -186,7 +155,6 @@ def cells_by_hand() -> Run:
     return run
 
 
-@JUDGED.on_workers
 def embeddings() -> Run:
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Embedding(1000, 64), gluon.nn.Dense(10))
@@ -198,27 +166,6 @@ def embeddings() -> Run:
 # -- on devices ------------------------------------------------------------------------------------
 
 
-@JUDGED.on_devices
-def device_batches() -> Run:
-    return on_each_device(lambda x: nd.batch_dot(x, x) / 80, 8, 16, 80, 80)
-
-
-@JUDGED.on_devices
-def device_logs() -> Run:
-    return on_each_device(lambda x: nd.log1p(x) + 0.5, 12, 500, 400)
-
-
-@JUDGED.on_devices
-def device_sums() -> Run:
-    return on_each_device(lambda x: x * 0.9 + x.mean(axis=0, keepdims=True), 12, 600, 400)
-
-
-@JUDGED.on_devices
-def device_joins() -> Run:
-    return on_each_device(lambda x: nd.concat(x, x, dim=0)[200:600], 12, 400, 300)
-
-
-@JUDGED.on_devices
 def device_regression() -> Run:
     data = np.random.RandomState(0).rand(400, 200).astype("float32")
 
@@ -237,7 +184,6 @@ def device_regression() -> Run:
     return run
 
 
-@JUDGED.on_devices
 def device_unequal() -> Run:
     def run(devices: Sequence[Context]) -> None:
         large, small = (nd.ones((n, n), ctx=ctx) for n, ctx in zip((400, 200), devices))
@@ -252,13 +198,6 @@ def device_unequal() -> Run:
 # -- with waits, over links, and at other speeds ---------------------------------------------------
 
 
-@JUDGED.with_waits
-def wait_for_each_sort() -> RunWaits:
-    arrays = arrays_of(3, 60_000)
-    return waits_after(lambda k: nd.sort(arrays[k % 3]), 6)
-
-
-@JUDGED.with_waits
 def wait_in_a_chain() -> RunWaits:
     start = nd.random.uniform(shape=(350, 350))
     values = [start]
@@ -270,7 +209,6 @@ def wait_in_a_chain() -> RunWaits:
     return waits_after(step, 12)
 
 
-@JUDGED.with_waits
 def wait_beside_json() -> RunWaits:
     x, table = nd.random.uniform(shape=(500, 400)), [{"row": k} for k in range(2000)]
 
@@ -282,7 +220,6 @@ def wait_beside_json() -> RunWaits:
     return waits_after(step, 12)
 
 
-@JUDGED.with_waits
 def wait_for_batches() -> RunWaits:
     step_of = training(mlp(128, 10), (64, 300), 1, hybrid=False)
     arrays = arrays_of(2, 300, 300)
@@ -297,21 +234,52 @@ def wait_for_batches() -> RunWaits:
     return run
 
 
-@JUDGED.over_links
-def sent_by_turns() -> Run:
-    return sent([50_000, 120_000] * 6, back=True)
-
-
-@JUDGED.over_links
-def link_networks() -> Run:
-    return device_training((200, 100, 100, 30), 32, 4)
-
-
-@JUDGED.at_speeds
-def speed_softmaxes() -> Run:
-    return on_each_device(lambda x: nd.softmax(x) * 3, 6, 300, 400)
-
-
-@JUDGED.at_speeds
-def speed_networks() -> Run:
-    return device_training((200, 100, 100, 30), 32, 6)
+JUDGED = Programs(
+    workers={
+        "chains_of_products": lambda: on_each_array(
+            lambda x: nd.relu(nd.dot(x, x) / 300), 6, 3, 300, 300
+        ),
+        "two_networks": two_networks,
+        "regression_from_scratch": regression_from_scratch,
+        "small_convnet_hybrid": small_convnet_hybrid,
+        "layer_norms": layer_norms,
+        "batches_of_products": lambda: on_arrays(
+            lambda x: nd.batch_dot(x, x), arrays_of(3, 16, 80, 80), 6
+        ),
+        "argsorts": lambda: on_arrays(nd.argsort, arrays_of(3, 50, 1000), 3),
+        "joined_and_split": joined_and_split,
+        "roots_of_powers": lambda: on_each_array(lambda x: nd.sqrt(x**2 + 1), 4, 3, 500, 400),
+        "hashes": hashes,
+        "json_tasks": json_tasks,
+        "sleeps_beside_python": sleeps_beside_python,
+        "attention": attention,
+        "cells_by_hand": cells_by_hand,
+        "embeddings": embeddings,
+    },
+    devices={
+        "device_batches": lambda: on_each_device(lambda x: nd.batch_dot(x, x) / 80, 8, 16, 80, 80),
+        "device_logs": lambda: on_each_device(lambda x: nd.log1p(x) + 0.5, 12, 500, 400),
+        "device_sums": lambda: on_each_device(
+            lambda x: x * 0.9 + x.mean(axis=0, keepdims=True), 12, 600, 400
+        ),
+        "device_joins": lambda: on_each_device(
+            lambda x: nd.concat(x, x, dim=0)[200:600], 12, 400, 300
+        ),
+        "device_regression": device_regression,
+        "device_unequal": device_unequal,
+    },
+    waits={
+        "wait_for_each_sort": lambda: waits_for_each(nd.sort, 6, 60_000),
+        "wait_in_a_chain": wait_in_a_chain,
+        "wait_beside_json": wait_beside_json,
+        "wait_for_batches": wait_for_batches,
+    },
+    links={
+        "sent_by_turns": lambda: sent([50_000, 120_000] * 6, back=True),
+        "link_networks": lambda: device_training((200, 100, 100, 30), 32, 4),
+    },
+    speeds={
+        "speed_softmaxes": lambda: on_each_device(lambda x: nd.softmax(x) * 3, 6, 300, 400),
+        "speed_networks": lambda: device_training((200, 100, 100, 30), 32, 6),
+    },
+)

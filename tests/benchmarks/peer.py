@@ -3,7 +3,6 @@
     hello                  {"library": "numpy 2.4.6", "python": "3.11.7", "threads": "2 threads"}
     prepare WORKLOAD|MODE  {"rows": ["numpy", "numpy out"], "problems": {}}
     run ROW                {"seconds": 0.0021}
-    limits                 {"gflops_per_s": 103.0, ...}, of d2lmini's process
 
 `prepare` makes the inputs, runs every way to do the workload once, and checks the answer: a row
 whose answer is wrong is a problem, not a time. The process runs until its input ends. Whatever a
@@ -83,10 +82,6 @@ class Peer:
             if busy > QUIET_SHARE * QUIET_S:
                 return f"the clock stopped early: {busy:.3f} s of work in the {QUIET_S} s after it"
         return workload.problem(mode, side.to_numpy(result))
-
-    def limits(self) -> dict[str, Any]:
-        """What this machine does at most, as the first side finds out."""
-        return self.sides[0].limits()
 
     def run(self, row: str) -> dict[str, Any]:
         side, turn, operations = self.rows[row]

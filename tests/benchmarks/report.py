@@ -22,12 +22,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from floors import Limits, Work
 from row import Target, Workload
 
 SCALE = {"us": 1e6, "ms": 1e3}
-#: The row of the least that Python and NumPy can do.
-BARE = "numpy-bare"
 Seconds = dict[str, list[float]]
 
 
@@ -42,12 +39,11 @@ class Figure:
 
 @dataclass
 class Outcome:
-    """What one workload gave: seconds by row, in turns; what went wrong, by row; its work."""
+    """What one workload gave: seconds by row, in turns; what went wrong, by row."""
 
     workload: Workload
     seconds: Seconds
     problems: dict[str, str]
-    work: Work | None = None
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
@@ -149,49 +145,14 @@ def aims(outcome: Outcome) -> Iterator[tuple[str, Target, Figure | None]]:
         yield row, target, compare(outcome.seconds, row, target)
 
 
-def floor(outcome: Outcome, limits: Limits | None) -> tuple[float, str] | None:
-    """The least time that a program of Python and NumPy takes for a row, in seconds, and what that
-    is: the longest of what its work costs at the machine's limits, or what the row `numpy-bare`
-    took if that is longer. None where nobody knows."""
-    known: list[tuple[float, str]] = []
-    if limits is not None and outcome.work is not None:
-        known += limits.parts_s(outcome.work)
-    if BARE in outcome.seconds:
-        known.append((statistics.median(outcome.seconds[BARE]), BARE))
-    return max(known, default=None)
-
-
-def reason(outcome: Outcome, row: str, aimed: Target, limits: Limits | None) -> str:
-    """What a missed target asks for beside the row's floor; empty where there is no floor."""
-    least = floor(outcome, limits)
-    if least is None or aimed.bases or row not in outcome.seconds:
-        return ""
-    unit, (least_s, what) = outcome.workload.unit, least
-    asked_s = statistics.median(outcome.seconds[row])
-    asked_s = (
-        asked_s * aimed.at_most if aimed.unit == "ratio" else asked_s + aimed.at_most / SCALE["us"]
-    )
-    asked, at_least = (f"{digits(s * SCALE[unit])} {unit}" for s in (asked_s, least_s))
-    if asked_s < least_s:
-        return f"; it asks for {asked}, less than the floor of {at_least} ({what})"
-    return f"; it asks for {asked}, the floor is {at_least} ({what})"
-
-
-def targets(
-    outcomes: Sequence[Outcome], limits: Limits | None = None, ours: str = "d2lmini"
-) -> list[str]:
-    """A line for each target: the figure found, the figure aimed at, the verdict; where it is
-    missed, what it asks for and the floor.
+def targets(outcomes: Sequence[Outcome], ours: str = "d2lmini") -> list[str]:
+    """A line for each target: the figure found, the figure aimed at, the verdict.
 
     >>> workload = Workload("w", "", "", {}, list, None, targets=(Target("numpy", 0.6),))
     >>> targets([Outcome(workload, {"d2lmini": [1.0, 1.1], "numpy": [2.0, 2.0]}, {})])
     ['w beside numpy: ratio 0.525 (0.512 - 0.537), target <= 0.6: met']
     >>> targets([Outcome(workload, {"numpy": [2.0, 2.0]}, {})])
     ['w beside numpy: ratio not measured, target <= 0.6']
-    >>> seconds = {"d2lmini": [0.008], "numpy": [0.01], BARE: [0.007]}
-    >>> line, = targets([Outcome(workload, seconds, {})])
-    >>> line.partition(": missed; ")[2]
-    'it asks for 6 ms, less than the floor of 7 ms (numpy-bare)'
     """
     lines = []
     for outcome in outcomes:
@@ -204,9 +165,7 @@ def targets(
             if found is None:
                 lines.append(f"{line}not measured, {goal}")
             else:
-                said = judge(found, target)
-                why = reason(outcome, row, target, limits) if said.startswith("missed") else ""
-                lines.append(f"{line}{words(found)}, {goal}: {said}{why}")
+                lines.append(f"{line}{words(found)}, {goal}: {judge(found, target)}")
     return lines
 
 
@@ -261,67 +220,6 @@ def text(outcome: Outcome) -> str:
     return "\n".join([f"{outcome.workload.name}: {outcome.workload.title}", *indented, ""])
 
 
-def missed(outcome: Outcome, ours: str = "d2lmini") -> list[str]:
-    """The peers beside which a target is missed, and by which row of ours if by another."""
-    return [
-        row if aimed.row == ours else f"{row} ({aimed.row})"
-        for row, aimed, found in aims(outcome)
-        if found and found.value > aimed.at_most
-    ]
-
-
-FLOOR = [
-    "row", "arithmetic", "traffic", "calls", "floor", "d2lmini / floor", "peer / floor",
-    "missed beside",
-]  # fmt: skip
-
-
-def distances(outcomes: Sequence[Outcome], limits: Limits) -> list[list[str]]:
-    """For each row whose work is known: the parts of its floor, how far the fastest of our rows and
-    the fastest of the peers' are above it, and beside whom a target is missed."""
-    table = []
-    for outcome in outcomes:
-        work, scale = outcome.work, SCALE[outcome.workload.unit]
-        if work is None or not outcome.seconds:
-            continue
-        parts = [seconds for seconds, _ in limits.parts_s(work)]
-        line = [outcome.workload.name, *(digits(s * scale) for s in parts)]
-        line.append(f"{digits(max(parts) * scale)} {outcome.workload.unit}")
-        sides: list[Seconds] = [{}, {}]
-        for row, seconds in outcome.seconds.items():
-            if row == BARE:
-                continue
-            sides[not row.startswith("d2lmini")][row] = seconds
-        for rows_of_side in sides:
-            row = fastest(" or ".join(rows_of_side), rows_of_side)
-            far = statistics.median(rows_of_side[row]) / max(parts) if row else 0.0
-            line.append(f"{digits(far)} ({row})" if row else "")
-        table.append([*line, ", ".join(missed(outcome))])
-    return table
-
-
-HOW_FLOORS = """\
-What plain NumPy has to do for one call (`floors.py` counts it): arithmetic on all cores, at the
-speed of these very products and functions; what must be read and written once, at the memory's
-bandwidth (nothing if it fits a cache); NumPy calls times the smallest one's time. The longest of
-the three is the floor of a program made of NumPy's calls, and so is the time of the row
-`numpy-bare` where there is one. A library whose own functions are faster can be below it."""
-
-
-def limits_section(
-    outcomes: Sequence[Outcome], limits: Limits, machine: Sequence[str]
-) -> list[str]:
-    """What this machine can do at most, and how far from it the rows are."""
-    functions = ", ".join(f"{name} {digits(s * 1e9)}" for name, s in limits.element_s.items())
-    return [
-        "## The limits of this machine", "", "```text", *machine, "```", "",
-        f"The smallest NumPy call takes {digits(limits.call_s * 1e6)} us.",
-        f"An element in a cache, on one core, in ns: {functions}.", "",
-        "## How far from the limits", "", HOW_FLOORS, "",
-        *grid(FLOOR, distances(outcomes, limits)), "",
-    ]  # fmt: skip
-
-
 def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     """A table of a page: names to the left, figures to the right."""
     aligned = ["---", *["---:"] * (len(headings) - 2), "---"]
@@ -330,14 +228,10 @@ def grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def markdown(
-    outcomes: Sequence[Outcome], about: Sequence[str], said: Sequence[str],
-    limits: Sequence[str] = (),
-) -> str:  # fmt: skip
-    """The machine, what is `said` about the targets, the `limits_section` and all tables as a page
-    to commit."""
+def markdown(outcomes: Sequence[Outcome], about: Sequence[str], said: Sequence[str]) -> str:
+    """The machine, what is `said` about the targets and all tables as a page to commit."""
     page = ["# d2lmini beside its peers", "", *(f"- {line}" for line in about)]
-    page += ["", "## Targets", "", *(f"- {line}" for line in said), "", *limits]
+    page += ["", "## Targets", "", *(f"- {line}" for line in said), ""]
     for outcome in outcomes:
         page += [f"## {outcome.workload.name}: {outcome.workload.title}", ""]
         if outcome.workload.note:

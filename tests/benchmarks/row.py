@@ -23,7 +23,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from floors import Work, count
 
 Arrays = list[np.ndarray]
 
@@ -51,8 +50,7 @@ class Workload:
     `modes` gives for "full", "quick" and "tiny" the edge length n of the inputs and the calls per
     turn. `unit` is what the table prints times in. `ops` is how many engine operations one call
     is for d2lmini; None: as many as in the turn before. Every library takes `turns` turns in each
-    round: more where small differences matter. `work` counts, for n and the inputs, what a program
-    in plain NumPy has to do in one call; None: `answer` is that program.
+    round: more where small differences matter.
     """
 
     name: str
@@ -67,17 +65,9 @@ class Workload:
     turns: int = 1
     note: str = ""
     check: Callable[[np.ndarray, int], str | None] = field(default=lambda result, n: None)
-    work: Callable[..., Work] | None = None
 
     def inputs(self, mode: str) -> Arrays:
         return self.make(self.modes[mode][0])
-
-    def cost(self, mode: str) -> Work | None:
-        """What plain NumPy has to do in one call; None where nobody knows."""
-        n, inputs = self.modes[mode][0], self.inputs(mode)
-        if self.work is not None:
-            return self.work(n, *inputs)
-        return count(self.answer, *inputs) if self.answer else None
 
     def problem(self, mode: str, result: np.ndarray) -> str | None:
         """None if `result` is the right answer, else what is wrong with it."""

@@ -21,8 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-import floors
-from report import Outcome, limits_section, machine, markdown, revision, targets, text
+from report import Outcome, machine, markdown, revision, targets, text
 from row import Workload
 from turns import Library, Referee
 from workloads import TABLE, WORKLOADS
@@ -172,27 +171,20 @@ def main(words: list[str] | None = None) -> int:
     try:
         about = [machine(), *started(options, libraries)]
         print("\n".join([*about, ""]), flush=True)
-        best = {} if "d2lmini" in options.without else libraries[0].ask("limits")
         outcomes = []
         for workload in chosen:
             end_s = budget.share_ends_s()
             outcome = measure(workload, libraries, options.mode, rounds, referee, end_s)
-            outcome.work = workload.cost(options.mode)
             outcomes.append(outcome)
             print(text(outcome), flush=True)
         about.append(
             f"mode {options.mode}, at most {rounds} rounds; {referee.calm} of {referee.given} "
             f"turns undisturbed by other programs; {(time.monotonic() - begun_s) / 60:.1f} minutes"
         )
-        section, known = [], None
-        if "lines" in best:
-            known = floors.limits(best, [o.work for o in outcomes if o.work])
-            section = limits_section(outcomes, known, best["lines"])
-            print("\n".join(section))
-        said = targets(outcomes, known)
+        said = targets(outcomes)
         print("\n".join(["targets:", *(f"  {line}" for line in said), "", about[-1]]))
         if options.markdown:
-            page = markdown(outcomes, about, said, section)
+            page = markdown(outcomes, about, said)
             options.markdown.write_text(page, encoding="utf-8")
     finally:
         for library in libraries:

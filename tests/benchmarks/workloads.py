@@ -11,12 +11,9 @@ that are nets are in `nets.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import compiled
 import nets
 import numpy as np
-from floors import Work
 from row import Arrays, Target, Workload
 
 
@@ -74,15 +71,6 @@ def looks_normal(x: np.ndarray, n: int) -> str | None:
     return None
 
 
-def draws(n: int) -> Work:
-    """n * 1000 random numbers of NumPy's own generator, in one call, written once."""
-    return Work(elements=Counter({"standard_normal": n * 1000}), calls=1, nbytes=n * 4000)
-
-
-def issued(n: int, *inputs: np.ndarray) -> None:
-    """The work itself is not timed."""
-
-
 def is_done(result: np.ndarray, n: int) -> str | None:
     return None if result.ravel()[0] == 1 else "the import did not succeed"
 
@@ -105,7 +93,6 @@ TABLE = (
         dot_with_itself,
         unit="us",
         targets=(Target("mxnet", 0.15), Target("jax jit", 0.4)),
-        work=issued,
         note="Only libraries that return before the product is there; the wait is not counted.",
     ),
     Workload(
@@ -117,7 +104,6 @@ TABLE = (
         dot_with_itself,
         unit="us",
         targets=(Target("mxnet", 0.15), Target("jax jit", 0.4)),
-        work=issued,
     ),
     Workload(
         "small_add",
@@ -164,7 +150,6 @@ TABLE = (
         None,
         check=looks_normal,
         targets=(Target("torch", 1.0), Target("jax", 0.3), Target("mxnet", 0.25)),
-        work=draws,
     ),
     Workload(
         "import",

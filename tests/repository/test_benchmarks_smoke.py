@@ -18,12 +18,10 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import floors  # noqa: E402
 import growth  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
-import slow_devices  # noqa: E402
 import trees  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
@@ -70,7 +68,7 @@ def page(tmp_path_factory):
 
 
 def test_every_workload_runs_with_d2lmini_and_with_numpy(page):
-    assert page.count("\n## ") == len(workloads.TABLE) - 1 + 3  # targets, limits, how far
+    assert page.count("\n## ") == len(workloads.TABLE) - 1 + 1
 
 
 @pytest.mark.stress
@@ -84,14 +82,6 @@ def test_the_page_names_targets_and_machine_but_no_place(page):
     assert "small_add beside mxnet: ratio not measured, target <= 0.167" in page
     assert f"numpy {np.__version__}" in page and "cores" in page
     assert str(BENCHMARKS.parent) not in page and sys.prefix not in page
-
-
-def test_the_page_states_the_machines_limits_and_the_floor_of_each_row(page):
-    limits, distances = page.split("## The limits of this machine")[1].split("## How far")
-    assert "GFLOP/s" in limits and "GB/s" in limits and "tanh " in limits
-    floor = {line.split(" | ")[0][2:]: line for line in distances.splitlines() if " | " in line}
-    assert set(floor) >= {"small_add", "large_add", "chain", "mlp_train", "two_lenet", "load"}
-    assert "push" not in floor and "(d2lmini" in floor["dot"] and "(numpy" in floor["dot"]
 
 
 def test_a_process_answers_each_line_and_survives_a_wrong_one():
@@ -226,35 +216,6 @@ def test_a_gain_is_compared_with_a_gain():
     )
 
 
-def test_a_floor_is_the_longest_of_arithmetic_traffic_and_calls():
-    rates = {"gb_per_s": 1.0, "cores": 2}
-    product = floors.count(np.dot, np.ones((10, 20), np.float32), np.ones((20, 30), np.float32))
-    assert (product.flops, product.calls, product.nbytes) == (12000, 1, 4 * (200 + 600 + 300))
-    limits = floors.limits(rates, [product])
-    (timed,) = limits.product_s.values()
-    assert limits.arithmetic_s(product) == timed > 0
-    limits.product_s = dict.fromkeys(limits.product_s, 12e-6)
-    assert limits.floor_s(product) == limits.arithmetic_s(product) == 12e-6
-    copies = floors.Work(calls=3, nbytes=8 << 20)
-    assert limits.floor_s(copies) == limits.traffic_s(copies) == (8 << 20) / 1e9
-    copies.nbytes = 8
-    assert limits.floor_s(copies) == 3 * limits.call_s > 0
-
-
-def test_a_training_step_has_the_products_of_backward_too():
-    x, w, v = (np.ones(shape, np.float32) for shape in ((8, 5), (4, 5), (3, 4)))
-    work = floors.count(lambda x, w, v: x @ w.T @ v.T, x, w, v).trained()
-    assert sorted(work.products.elements()) == sorted([
-        floors.Product(8, 5, 4, False, True), floors.Product(8, 4, 3, False, True),
-        floors.Product(5, 8, 4, True, False),  # of w
-        floors.Product(8, 3, 4, False, False), floors.Product(4, 8, 3, True, False),  # of v
-    ])  # fmt: skip
-    for product in work.products.elements():
-        a, b = product.operands()
-        found = floors.count(np.dot, a, b)
-        assert list(found.products) == [product], product
-
-
 def test_without_a_compiler_nothing_of_torch_is_compiled():
     side = object.__new__(Torch)
     side.compiler = None
@@ -313,7 +274,7 @@ def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):
 
 
 DOCUMENTED = """
-bare compiled floors growth gru loading report resnet row training workloads peers.side
+bare compiled growth gru loading report resnet row training workloads peers.side
 """.split()
 
 
@@ -332,18 +293,6 @@ def test_growth_measures_fits_and_draws_every_curve(tmp_path, capsys):
     for size in ("tasks", "Vars it reads", "devices", "examples", "units n"):
         assert f">{size}<" in drawing
     assert "(growth.svg)" in page and str(tmp_path) not in page
-
-
-def test_slow_devices_predicts_and_measures(capsys):
-    """These devices are about as fast as the cores, so the ratio says little; the clock does."""
-    fast = ["--turns", "1", "--gflops", "5", "--link", "1", "--json"]
-    assert slow_devices.main(["-k", "1", "2", "--net", "mlp", *fast]) == 0
-    one, two = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (one["k"], two["k"]) == (1, 2) and one["communication_ms"] == 0
-    assert two["compute_ms"] == pytest.approx(one["compute_ms"] / 2)
-    assert two["communication_ms"] > 0
-    for row in (one, two):
-        assert row["measured_ms"] > 0.5 * row["predicted_ms"]
 
 
 def test_a_queue_that_grows_faster_than_its_tasks_is_seen():

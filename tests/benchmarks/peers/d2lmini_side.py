@@ -1,6 +1,5 @@
 """d2lmini: MXNet's programs, and in the same process what is compared most finely: NumPy's product,
-to subtract it from ours, bare NumPy threads, beside virtual devices, and the least that a row takes
-in Python.
+to subtract it from ours, and bare NumPy threads, beside virtual devices.
 
 After every turn the engine must have executed exactly the operations that the turn counts, with
 none left pending.
@@ -8,11 +7,8 @@ none left pending.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 import bare
@@ -46,17 +42,6 @@ class D2lmini(MXNet):
     def import_it__lazy(self, calls: int, n: int) -> Turn:
         """The package alone, which imports its parts when they are first asked for."""
         return self.interpreters(calls, "import d2lmini")
-
-    def limits(self) -> dict[str, Any]:
-        """The machine at its best, by `d2l.machine()`; `lines` are its words."""
-        self.scopes.close()
-        machine = self.lib.d2l.machine()
-        return {
-            "gflops_per_s": machine.all.gflops_per_s,
-            "gb_per_s": machine.all.gb_per_s,
-            "cores": machine.cores,
-            "lines": str(machine).splitlines(),
-        }
 
     # -- two virtual devices, and one of them
 
@@ -168,60 +153,4 @@ class Threads(NumPy):
         return self.steps(calls, step.reset, step, lambda *losses: np.float32(losses))
 
 
-class Promise:
-    """What a bare thread will have computed when `kept` can be had."""
-
-    __slots__ = ("kept", "value")
-
-    def __init__(self) -> None:
-        self.kept = threading.Lock()
-        self.kept.acquire()
-
-
-class Bare(NumPy):
-    """The least that a program of Python and NumPy can do for a row, in the same process: what is
-    to be computed is handed to a bare thread, with nothing noted about it; a chain goes over both
-    cores in blocks. No library made of NumPy's calls can be below it by much."""
-
-    library = "numpy-bare"
-
-    def programs(self, name: str) -> dict[str, str]:
-        return super().programs(name) if name in ("issue_dot", "issue_dots", "chain") else {}
-
-    def issue_dot(self, calls: int, a: Any) -> Turn:
-        return self.issue(calls, self.handing_over(lambda: np.dot(a, a)))
-
-    def issue_dots(self, calls: int, a: Any) -> Turn:
-        return self.issue_many(calls, self.handing_over(lambda: np.dot(a, a)))
-
-    def handing_over(self, compute: Callable[[], Any]) -> Callable[[], Promise]:
-        queue: SimpleQueue[Promise | None] = SimpleQueue()
-
-        def work() -> None:
-            while (promise := queue.get()) is not None:
-                promise.value = compute()
-                promise.kept.release()
-
-        def call() -> Promise:
-            promise = Promise()
-            queue.put(promise)
-            return promise
-
-        threading.Thread(target=work, daemon=True).start()
-        self.scopes.callback(queue.put, None)
-        return call
-
-    def wait(self, last: Any) -> None:
-        if isinstance(last, Promise):
-            with last.kept:
-                return
-
-    def to_numpy(self, x: Any) -> np.ndarray:
-        return x.value if isinstance(x, Promise) else x
-
-    def chain(self, calls: int, x: Any) -> Turn:
-        chain = bare.Chain(x, self.scopes.enter_context(ThreadPoolExecutor(2)))
-        return self.repeat(calls, chain)
-
-
-sides = (D2lmini, NumPyHere, Threads, Bare)
+sides = (D2lmini, NumPyHere, Threads)
