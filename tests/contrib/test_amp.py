@@ -117,17 +117,6 @@ def test_errors(call: Any, kind: Any, says: str):
     assert NDArray._apply is dispatch.apply
 
 
-def test_errors_of_trainers():
-    with amp.init():
-        with pytest.raises(TypeError, match=r"only compatible with Gluon Trainer"):
-            amp.init_trainer(mx.optimizer.SGD())
-        with pytest.raises(TypeError, match=r"should be a Gluon Trainer.*int"):
-            amp.init_trainer(3)
-        with pytest.raises(AttributeError, match=r"call amp.init_trainer\(trainer\) once"):
-            amp.scale_loss(ones(2), a_trainer()).__enter__()
-        amp.unscale(a_trainer())  # nothing is scaled
-
-
 def a_trainer() -> gluon.Trainer:
     net = nn.Dense(1, in_units=1)
     net.initialize()

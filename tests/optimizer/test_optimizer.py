@@ -9,10 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, engine, nd, optimizer, sym
-from d2lmini.base import instrument
+from d2lmini import MXNetError, engine, nd, optimizer
 from d2lmini.ndarray import serialize
-from d2lmini.ops.core import registry
 from d2lmini.ops.update_multi import BLOCK
 from d2lmini.optimizer import Optimizer
 
@@ -215,30 +213,6 @@ def test_mixed_precision_is_the_formula_in_float32(name, own, formula, inside):
 # -- one task ------------------------------------------------------------------------------------
 
 
-class Pushes(instrument.Instrument):
-    """The names of the tasks that are pushed."""
-
-    def __init__(self):
-        self.names: list[str] = []
-
-    def push(self, task):
-        self.names.append(task.name)
-
-
-FUSED = [n for n, k in Optimizer.opt_registry.items() if issubclass(k, optimizer.Fused)]
-
-
-@pytest.mark.parametrize("name", FUSED)
-def test_one_task_updates_all_parameters(name: str):
-    updater = optimizer.get_updater(optimizer.create(name, wd=0.01))
-    weights = [nd.ones((4, 3)) for _ in range(20)]
-    grads = [nd.ones((4, 3)) for _ in range(20)]
-    updater(list(range(20)), grads, weights)  # makes the states
-    with instrument.listening(Pushes()) as pushed:
-        updater(list(range(20)), grads, weights)
-    assert pushed.names == ["_fused_update"]
-
-
 @pytest.mark.parametrize("together", [True, False])
 def test_lists_and_single_updates_agree_to_the_bit(together: bool):
     """And so do large parameters, cut into pieces, with any number of workers."""
@@ -282,53 +256,6 @@ def test_an_update_does_not_wait():
         assert engine.stats().pending > len(Optimizer.opt_registry)
         go.set()
         nd.waitall()
-
-
-# -- states of single ops ------------------------------------------------------------------------
-
-
-# -- names, rates, counts ------------------------------------------------------------------------
-
-
-def test_optimizers_are_found_by_name():
-    for name in ("sgd", "SGD", "Adam", "lamb", "rmsprop"):
-        assert type(optimizer.create(name)).__name__.lower() == name.lower()
-    assert optimizer.create is Optimizer.create_optimizer
-    with pytest.raises(ValueError, match=r"no optimizer is named .sdg.; there are adadelta, "):
-        optimizer.create("sdg")
-    with pytest.raises(AttributeError, match=r"optimizer.SGLD is left out.*nd.random.normal"):
-        _ = optimizer.SGLD
-    with pytest.raises(TypeError, match="rate"):
-        optimizer.create("sgd", rate=1)
-    with pytest.raises(AssertionError, match="param_idx2name"):
-        optimizer.create("sgd", param_idx2name=3)
-
-
-def test_variables_of_a_symbol_say_their_multipliers():
-    y = sym.var("a_weight", lr_mult=0.5) + sym.var("b_weight", wd_mult=3)
-    sgd = optimizer.create(
-        "sgd", learning_rate=1.0, wd=0.1, sym=y, param_idx2name={0: "a_weight", 1: "b_weight"}
-    )
-    assert sgd._get_lrs([0, 1]) == [0.5, 1]
-    assert sgd._get_wds([0, 1]) == pytest.approx([0.1, 0.3])
-
-
-# -- optimizers of users -------------------------------------------------------------------------
-
-
-def test_a_subclass_that_overrides_update_gets_one_weight_at_a_time():
-    seen = []
-
-    class Loud(optimizer.SGD):
-        def update(self, index, weight, grad, state):
-            seen.append((index, weight.shape, weight.dtype))
-            super().update(index, weight, grad, state)
-
-    loud = optimizer.get_updater(Loud(learning_rate=1.0, multi_precision=True, momentum=0.5))
-    weights = [nd.ones((2,)), nd.ones((3,), dtype="float16")]
-    loud([0, 1], [nd.ones((2,)), nd.ones((3,), dtype="float16")], weights)
-    assert [s[:2] for s in seen] == [(0, (2,)), (1, (3,))]
-    assert [w.asnumpy().tolist() for w in weights] == [[0, 0], [0, 0, 0]]
 
 
 # -- keeping -------------------------------------------------------------------------------------
@@ -392,18 +319,6 @@ def test_only_registered_classes_come_out_of_a_file():
     optimizer.get_updater(Unknown()).set_states(blob)
 
 
-def test_what_a_state_cannot_keep_is_named():
-    updater = optimizer.get_updater(optimizer.create("sgd"))
-    updater.states[0] = {1: 2}
-    with pytest.raises(TypeError, match="cannot save a dict"):
-        updater.get_states()
-    updater.states[0] = (None, 3.5, True, "x", nd.ones((1,)))
-    fresh = optimizer.get_updater(optimizer.create("sgd"))
-    fresh.set_states(updater.get_states())
-    assert fresh.states[0][:4] == (None, 3.5, True, "x")
-    assert fresh.states[0][4].asscalar() == 1
-
-
 @pytest.mark.parametrize("name", sorted(set(Optimizer.opt_registry) - {"adadelta"}))
 def test_a_learning_rate_of_0_leaves_the_weight(name):
     """Also those that divide by it, and whatever the state is by then."""
@@ -417,16 +332,3 @@ def test_a_learning_rate_of_0_leaves_the_weight(name):
     adjusted.update(0, weight, nd.array([3.0, 0.1, -1.0]), state)
     assert np.isfinite(weight.asnumpy()).all()
     assert weight.asnumpy().tolist() != [1.0, -2.0, 0.5]
-
-
-def test_the_plan_of_a_step_is_found_again_at_the_next_one():
-    """Though its rate is another, and so are those of Adam at each step."""
-    op = registry["_fused_update"]
-    weights, grads = [nd.ones(3), nd.ones((2, 5))], [nd.ones(3), nd.ones((2, 5))]
-    adam = optimizer.Adam(learning_rate=0.1)
-    states = [adam.create_state(i, w) for i, w in enumerate(weights)]
-    adam.update([0, 1], weights, grads, states)
-    known = list(op.plans.values())
-    adam.set_learning_rate(0.2)
-    adam.update([0, 1], weights, grads, states)
-    assert [id(plan) for plan in op.plans.values()] == [id(plan) for plan in known]
