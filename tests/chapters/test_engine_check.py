@@ -46,17 +46,10 @@ class NoRules:
         self.jobs.join()
 
 
-class AtOnce(NoRules):
-    """Runs what is pushed, as NumPy does."""
-
-    def push(self, fn, reads=(), writes=()):
-        fn()
-
-
 @pytest.mark.parametrize(
     ("broken", "hint"),
-    [(NoRules(1), "lock"), (NoRules(2), "room"), (AtOnce(1), "waits")],
-    ids=["one worker", "two workers", "at once"],
+    [(NoRules(1), "lock"), (NoRules(2), "room")],
+    ids=["one worker", "two workers"],
 )
 def test_engines_without_rules(broken, hint):
     with pytest.raises(CheckFailed) as caught:

@@ -82,8 +82,3 @@ def test_every_step_means_the_same(call):
 )
 def test_what_may_not_be_moved_stays(source, expected):
     assert left(source) == (expected or source)
-
-
-def test_a_program_that_is_none_says_so():
-    with pytest.raises(SyntaxError):
-        folding("def")

@@ -3,7 +3,7 @@
 import threading as real_threading
 
 import pytest
-from labs.schedules import explore, load_test, queue, threading, time
+from labs.schedules import explore, queue, threading, time
 
 
 def cross(first, second):
@@ -28,37 +28,6 @@ def test_a_circle_of_locks_is_found_told_and_repeated():
     assert found.outcomes == explore(lambda: cross(threading.Lock(), threading.Lock())).outcomes
 
 
-def test_one_lock_twice_is_free_again(capsys):
-    def program():
-        lock = threading.RLock()
-        with lock, lock:
-            pass
-        assert not lock.locked()
-        return cross(lock, lock)
-
-    load_test(program, runs=30)
-    assert capsys.readouterr().out == " 30 of 30: through\n"
-
-
-def test_a_wake_up_without_the_lock_is_lost():
-    def program():
-        lock, done = threading.Condition(), []
-
-        def work():
-            done.append(1)  # not under the lock
-            with lock:
-                lock.notify_all()
-
-        threading.Thread(target=work).start()
-        seen = bool(done)
-        time.sleep(0)
-        with lock:
-            if not seen:
-                lock.wait()
-
-    assert explore(program).failure == "deadlock"
-
-
 def test_an_update_between_a_read_and_its_write_is_lost():
     def program():
         counter = [0]
@@ -76,24 +45,6 @@ def test_an_update_between_a_read_and_its_write_is_lost():
         return counter[0]
 
     assert set(explore(program).outcomes) == {1, 2}
-
-
-def test_wait_for_sleeps_until_it_holds():
-    def program():
-        lock, numbers = threading.Condition(), []
-
-        def work(n):
-            with lock:
-                numbers.append(n)
-                lock.notify_all()
-
-        for n in range(3):
-            threading.Thread(target=work, args=(n,)).start()
-        with lock:
-            assert lock.wait_for(lambda: len(numbers) == 3)
-        return sorted(numbers)[0]
-
-    assert explore(program).outcomes == {0: 200}
 
 
 def test_queues_have_places_and_count():
@@ -165,8 +116,3 @@ def test_threads_that_go_on_without_end_are_ended():
         found = explore(program)
         assert found.failure == kind and found.outcomes == {kind: 1}
     assert real_threading.active_count() <= before + 1
-
-
-def test_outside_of_a_run_the_error_says_so():
-    with pytest.raises(RuntimeError, match="within explore"):
-        threading.Event()

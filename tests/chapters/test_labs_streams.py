@@ -85,22 +85,6 @@ def test_what_orders_two_streams(way: str):
     assert streams.check(program) == PASSED
 
 
-def test_two_halves_of_an_array_need_no_order():
-    def program(second):
-        a, b = two_streams()
-        x = streams.zeros((2, 3))
-        streams.get_current_stream().synchronize()
-        with a:
-            x[0] += 1
-        with b:
-            x[second, :] += 2
-        b.wait_event(a.record())
-        return x.get(b)
-
-    assert streams.check(lambda: program(1)) == PASSED
-    assert "which 'copy' (work 2 of stream 1) writes" in message_of(lambda: program(0))
-
-
 # -- the null stream -------------------------------------------------------------------------------
 
 
@@ -117,18 +101,6 @@ def test_the_null_stream_waits_for_blocking_streams_only(non_blocking: bool):
         assert "non_blocking=True do not wait for each other" in message_of(program)
     else:
         assert streams.check(program) == PASSED
-
-
-def test_blocking_streams_do_not_wait_for_each_other():
-    def program():
-        a, b = streams.Stream(), streams.Stream()
-        with a:
-            x = streams.zeros(4)
-        with b:
-            x += 1
-        return x.get()
-
-    assert "stream 2 does not wait_event()" in message_of(program)
 
 
 # -- values and orders -----------------------------------------------------------------------------
@@ -155,57 +127,7 @@ def test_without_checks_a_race_shows_in_some_orders_only():
         streams.check(racy, orders=40, checks=False)
 
 
-def test_nothing_runs_before_the_host_waits_if_the_machine_is_not_eager():
-    with streams.simulate(eagerness=0) as machine:
-        x = streams.zeros(2)
-        assert np.isnan(x.raw).all() and machine.waits == []
-        assert x.get().tolist() == [0, 0] and machine.waits == ["a copy to the host"]
-
-
-def test_a_copy_has_taken_its_values_when_set_returns():
-    def program():
-        values = np.ones(3)
-        x = streams.empty(3)
-        x.set(values)
-        values[:] = 5
-        return x.get(), float(x.sum().get())
-
-    assert streams.check(program) == PASSED
-
-
-def test_arrays_compute_as_numpy_does():
-    host = np.arange(6, dtype="float32").reshape(2, 3)
-    with streams.simulate(seed=3):
-        x = streams.empty((2, 3), "float32")
-        x.set(host)
-        np.testing.assert_array_equal((2 - x / 4).get(), 2 - host / 4)
-        np.testing.assert_array_equal(np.exp(x).get(), np.exp(host))
-        np.testing.assert_array_equal((x[1] @ x[0]).get(), host[1] @ host[0])
-        assert x.sum().item() == 15 and x[1, 2].item() == 5 and len(x) == 2
-        x[0] = x[1] + 1
-        x[:, 1:] *= 2
-        np.testing.assert_array_equal(x.get(), [[4, 10, 12], [3, 8, 10]])
-        assert repr(x) == "<array (2, 3) float32 of the GPU>"
-
-
 # -- what is refused -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("use", "words"),
-    [
-        (lambda x: x + np.ones(3), r"x\.set\(values\) copies a NumPy array"),
-        (lambda x: x[[0, 1]], "expected integers and slices as indices"),
-        (lambda x: x.set(np.ones(4)), r"expected a NumPy array .*\(3,\).*float64.*got .*\(4,\)"),
-        (lambda x: x.set([1, 2, 3]), "got .*list"),
-    ],
-)
-def test_wrong_arguments_are_refused_with_a_reason(use, words):
-    with streams.simulate():
-        x = streams.zeros(3)
-        with pytest.raises(TypeError, match=words):
-            use(x)
-        assert x.get().tolist() == [0, 0, 0]
 
 
 def test_a_result_has_to_be_on_the_host():

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -86,11 +83,6 @@ def test_the_find_of_a_cell_that_is_gone_is_dropped(machine, tmp_path):
     assert left["one"].items() <= found["one"].items()
 
 
-def test_two_programs_with_one_key_have_no_reference(machine):
-    machine["record"](lambda: (race(), race()))
-    assert race().remark == ""
-
-
 def test_chapters_keep_theirs_apart_and_a_broken_file_is_none(machine, tmp_path):
     machine["record"](race, "one")
     machine["record"](lambda: d2l.compare({"a": quick, "b": long}, explain=False), "two")
@@ -143,16 +135,3 @@ def test_the_same_program_has_the_same_key_and_others_have_others():
     assert keys == again
     assert len(set(keys.values())) == len(keys)
     assert reference.key_of([quick], "a") != reference.key_of([quick], "b")
-
-
-def test_the_key_is_the_same_in_another_process():
-    code = (
-        "import test_reference as t; from labs import reference;"
-        "print(*[reference.key_of([f]) for f in t.programs().values()])"
-    )
-    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "3"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.split() == [reference.key_of([f]) for f in programs().values()]

@@ -7,7 +7,6 @@ if it is installed, to a tolerance.
 
 from __future__ import annotations
 
-import os
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from chapter_cells import hint_of, names_in
 from labs import split_anything as lab
-from oracle import Oracle
 
 from d2lmini import d2l, nd, virtual_gpus
 
@@ -69,32 +67,6 @@ def net_backward(weights, X):
     return gradients[::-1]
 
 
-def train_in_torch(torch, values, batches):
-    """The weights after a step on each batch, by PyTorch's autograd in float64."""
-    weights = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in values]
-    states = [[0.0, 0.0] for _ in weights]
-    for batch in batches:
-        X = h = torch.tensor(batch, dtype=torch.float64)
-        for w in weights[:-1]:
-            h = torch.relu(h @ w)
-        ((h @ weights[-1] - X) ** 2).sum().div(2 * len(X)).backward()
-        with torch.no_grad():
-            for w, state in zip(weights, states):
-                state[0] = 0.9 * state[0] + 0.1 * w.grad
-                state[1] = 0.999 * state[1] + 0.001 * w.grad**2
-                w -= 0.01 * state[0] / (state[1].sqrt() + 1e-3)
-                w.grad = None
-    return [w.detach().numpy() for w in weights]
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if not os.environ.get("D2LMINI_TORCH_PYTHON"):
-        pytest.skip("D2LMINI_TORCH_PYTHON names no interpreter")
-    with Oracle("torch") as library:
-        yield library
-
-
 def assert_near(found, expected):
     for W, V in zip(found, expected, strict=True):
         np.testing.assert_allclose(W, V, rtol=0, atol=ATOL)
@@ -129,11 +101,6 @@ def _own_rows(X):
     return [np.split(x, len(X))[i] for i, x in enumerate(X)]
 
 
-def test_arrays_without_equal_shards_are_named():
-    with virtual_gpus(4) as ctxs, pytest.raises(ValueError, match=r"\(10, 3\) has no 4 equal"):
-        lab.reduce_scatter([nd.zeros((10, 3), ctx=ctx) for ctx in ctxs])
-
-
 # -- data parallelism and ZeRO ---------------------------------------------------------------------
 
 
@@ -154,14 +121,6 @@ def test_twenty_steps_are_those_of_one_device(chapter, name, k):
     N, first = sum(v.nbytes for v in values), values[0].nbytes
     assert found.sent == (k - 1) * (3 * N - first if name == "Zero3" else 2 * N)
     assert found.kept == [KEPT[name](k) * N / 4] * k
-
-
-@pytest.mark.parametrize("name", ["DataParallel", "Zero3"])
-def test_twenty_steps_are_those_of_pytorch(chapter, torch, name):
-    values, batches = lab.draw_weights([32] * 4), lab.draw_batches(STEPS, 32, 32)
-    with virtual_gpus(4) as ctxs:
-        found = lab.train(chapter[name], ctxs, batches, values)
-    assert_near([row[0] for row in found.weights], torch.ask(train_in_torch, values, batches))
 
 
 @pytest.mark.parametrize("k", COUNTS)
@@ -207,23 +166,6 @@ def test_bubbles_and_activations_are_those_of_the_literature(chapter, p, m):
         timeline = lab.run(chapter[name](p, m))
         assert timeline.idle == Fraction(p - 1, m + p - 1) and timeline.kept == kept
         assert timeline.length == 3 * (m + p - 1)
-
-
-def test_passes_wait_for_what_they_use(chapter):
-    """And run one after the other on a device, as early as they can."""
-    for schedule in (chapter["gpipe"](3, 4), chapter["one_f_one_b"](3, 4)):
-        rows = lab.run(schedule).rows
-        ends = {step: end for row in rows for step, _, end in row}
-        for passes, row in zip(schedule, rows, strict=True):
-            assert [step for step, _, _ in row] == passes
-            free = 0
-            for (kind, s, i), begin, end in row:
-                needs = [("F", s - 1, i)] if s else []
-                if kind == "B":
-                    needs = [("F", s, i), *([("B", s + 1, i)] if s < 2 else [])]
-                assert begin == max([free, *(ends[need] for need in needs)])
-                free = end
-                assert end - begin == (1 if kind == "F" else 2)
 
 
 def test_devices_that_wait_for_each_other_are_named():

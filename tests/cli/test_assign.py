@@ -56,10 +56,6 @@ def _run_cells(path: Path, place: dict, done: dict) -> dict[str, object]:
     return done
 
 
-def test_most_chapters_have_exercises_that_a_function_checks():
-    assert len(WITH_CHECKS) >= 8
-
-
 @pytest.mark.parametrize("chapter", WITH_CHECKS)
 def test_the_teachers_answers_pass_and_the_students_blanks_do_not(chapter, tmp_path, capsys):
     assert main(["assign", chapter, "--points", "7", "--out", str(tmp_path)]) == 0
@@ -82,20 +78,6 @@ def test_the_teachers_answers_pass_and_the_students_blanks_do_not(chapter, tmp_p
             assert cell.metadata.editable is False and cell.metadata.deletable is False
             assert cell.metadata.points == 7 and cell.source.startswith("# 7 points")
     assert len({path.read_text() for path in (students, teachers)}) == 2
-
-
-def test_what_is_no_chapter_or_has_no_checks_is_said(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["assign", "nowhere"])
-    assert (
-        "there is no chapter 'nowhere'; there are start-here, hybridize, "
-        in capsys.readouterr().err
-    )
-    empty = tmp_path / "empty.ipynb"
-    empty.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "# A"}]}))
-    with pytest.raises(SystemExit):
-        main(["assign", str(empty)])
-    assert "has no exercise that a function checks" in capsys.readouterr().err
 
 
 #: A chapter's cells of Markdown, its code, and the modules of `labs` beside it.

@@ -61,25 +61,6 @@ def test_all_cells_of_a_notebook(tmp_path):
     assert summary[2] == "  cell 5, line 1: ZeroDivisionError: division by zero"
 
 
-def test_what_only_ipython_understands_is_left_out(tmp_path):
-    book = notebook(
-        tmp_path / "magics.ipynb", "!ls\nx = !ls\n%time print(1)", "%%bash\nls", "%%time\n2"
-    )
-    status, out, err = d2lmini("run", book)
-    assert (status, out) == (0, "1\n2\n")
-    why = "is left out, only IPython understands it"
-    assert err.splitlines() == [
-        f"cell 2: this line {why}: !ls", f"cell 2: this line {why}: x = !ls",
-        f"cell 3: the whole cell {why}: %%bash",
-    ]  # fmt: skip
-
-
-def test_a_notebook_that_ends_itself_after_a_failure_has_failed(tmp_path):
-    book = notebook(tmp_path / "a.ipynb", "1 / 0", "exit()", "print('not reached')")
-    status, out, err = d2lmini("run", "--keep-going", book)
-    assert (status, out) == (1, "") and "1 of 3 code cells failed:" in err
-
-
 # --- what cannot begin ---
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-import time
 from collections import Counter
 
 import numpy  # noqa: F401 (brings the BLAS whose threads a verdict names)
@@ -83,20 +82,6 @@ def test_impossible_races_are_refused(candidates, options, error, message):
         compare(candidates, **options)
 
 
-@pytest.mark.parametrize("functions", [(list,), (list, list), (lambda: 1, lambda: 2), ({}, list)])
-def test_functions_without_names_of_their_own_are_refused(functions):
-    with pytest.raises(ValueError, match=r"two or more|names that differ|not both"):
-        compare(*functions)
-
-
-def test_a_blas_that_cannot_be_asked_is_not_named(machine, monkeypatch):
-    import threadpoolctl
-
-    monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"user_api": "openmp"}])
-    verdict = compare({n: lambda: machine.spend(1) for n in "ab"}, rounds=5)
-    assert verdict.blas_threads is None and "BLAS" not in verdict.sentence
-
-
 # --- on a machine that is not quiet ---
 
 
@@ -146,14 +131,6 @@ def test_equals_are_equal_and_a_factor_of_one_and_a_seventh_is_found(machine, no
     assert verdicts_on(machine, noise, 1.15, 40)["slower"] >= 38
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("noise", ["scattered", "heavy_tailed"])
-def test_a_difference_at_the_margin_is_claimed_as_often_as_the_intervals_miss(machine, noise):
-    """Three intervals that miss 22, 12 and 17 times in 1000, half of these on this side."""
-    said = verdicts_on(machine, noise, 1.05, 400)
-    assert said["slower"] <= 400 * (0.022 + 0.012 + 0.017) / 2 * 1.5 and not said["faster"]
-
-
 def test_rounds_go_on_while_the_answer_is_open(machine):
     """An answer that is clear needs the rounds that were asked; one at the margin four times as
     many, unless they take too long."""
@@ -176,32 +153,6 @@ def test_rounds_go_on_while_the_answer_is_open(machine):
 
 
 # --- the real engine ---
-
-
-def race_on_the_real_engine():
-    var, done, late = engine.new_var(), [], []
-
-    def work():
-        time.sleep(0.002)
-        done.append(1)
-
-    def issue_many():
-        # All that an earlier call pushed has run by the time the next round starts.
-        late.append(engine.stats().pending)
-        for _ in range(3):
-            engine.push(work, writes=(var,))
-
-    def issue_one():
-        late.append(engine.stats().pending)
-        engine.push(work, writes=(var,))
-
-    before = engine.stats().executed
-    verdict = compare({"many": issue_many, "one": issue_one}, rounds=5, warmup=0, min_time=0)
-    calls = verdict.rounds + 2  # of each: to find the repeats, and to observe
-    assert verdict.rounds >= 5 and late == [0] * (2 * calls)
-    assert len(done) == engine.stats().executed - before == 4 * calls
-    # Whatever the machine does meanwhile, nobody sleeps (much) less than asked.
-    assert min(verdict.times["many"]) > 0.005 and min(verdict.times["one"]) > 0.0015
 
 
 def test_a_late_error_ends_the_race_and_the_engine_goes_on():

@@ -3,10 +3,6 @@
 All on a virtual clock (`virtual_engine.py`), so that every figure and every sentence is exact.
 """
 
-import importlib
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 from virtual_engine import VirtualEngine
 
@@ -14,7 +10,6 @@ from d2lmini import d2l, engine, nd
 from d2lmini.d2l import compare
 
 MS, US = 1e-3, 1e-6
-SANITIZER = Path(__file__).parents[2] / "chapters" / "nbval_sanitize.cfg"
 
 
 @pytest.fixture
@@ -93,15 +88,6 @@ def test_a_text_can_say_why(book):
     assert " ".join(told.split()) == f"verdict: 1.8 times faster: {book.explanation}."
 
 
-def test_only_what_the_thread_of_the_call_waits_within_it_is_its_wait(machine):
-    seen = compare({n: pushing(machine, 2, MS, 5 * MS) for n in "ab"}).observed["a"]
-    # The wait for everything when the clock is about to stop is draining.
-    assert (seen.wait_s, seen.waits) == (0, {})
-    assert seen.drain_s == pytest.approx(9 * MS)
-    assert (seen.operations, seen.inline, seen.in_flight) == (2, 0, 2)
-    assert seen.work_s == pytest.approx(10 * MS)
-
-
 # --- why no difference is seen ---
 
 
@@ -140,13 +126,6 @@ def test_each_waits_at_a_line_of_its_own(machine):
     ]
 
 
-def test_everything_ran_where_it_was_called(machine):
-    verdict = compare({n: pushing(machine, 100, 1 * US, 3 * US, inline=True) for n in "ab"})
-    assert verdict.causes() == [
-        "all operations of b ran where they were called, and so nothing ran beside them"
-    ]
-
-
 def test_one_after_the_other(machine):
     def chain():
         for n in range(10):
@@ -160,19 +139,6 @@ def test_one_after_the_other(machine):
         "the operations of chain come one after the other, each after the one before"
     ]
     assert verdict.causes("apart", "chain") == ["one worker runs all operations of apart"]
-
-
-def test_a_long_chain_beside_little_else(machine):
-    """Nine operations one after the other, and one that could run beside them."""
-
-    def run():
-        for n in range(9):
-            machine.push(0, MS, after=(n,) if n else ())
-        machine.push(0, MS)
-
-    assert compare({"a": run, "b": lambda: run()}).causes() == [
-        "operations of b that come one after the other take 9 ms of its 10 ms"
-    ]
 
 
 def test_most_is_one_operation(machine):
@@ -214,12 +180,6 @@ def test_cores_that_were_busy_with_something_else(machine, cores, busy, words):
     )
 
 
-def test_too_short_a_race_says_nothing_of_other_programs(machine):
-    machine.elsewhere = 2.0
-    verdict = compare({n: lambda: machine.spend(0.009) for n in "ab"}, rounds=5, min_time=0)
-    assert verdict.elsewhere is None and verdict.causes() == []
-
-
 def test_the_first_alone_keeps_all_cores_busy(machine):
     def at_once():
         machine.push(1 * US, 10 * MS, threads=2)
@@ -237,38 +197,7 @@ def test_the_first_alone_keeps_all_cores_busy(machine):
     ]
 
 
-def test_rounds_that_scatter(machine):
-    durations = iter([1, 1, 1, 1] + [1, 2, 1, 1, 2, 1] * 5)
-    verdict = compare({n: lambda: machine.spend(next(durations)) for n in "ab"}, explain=False)
-    assert verdict.no_difference
-    assert (verdict.ratio.low, verdict.ratio.high) == pytest.approx((0.5, 2))
-    assert verdict.causes() == ["the rounds scatter, a factor below 2.0 cannot be seen in them"]
-
-
-def test_three_candidates_each_with_its_own_cause(machine):
-    race = {
-        "a": pushing(machine, 10, 2 * MS, 1 * MS),
-        "b": pushing(machine, 10, 2 * MS, 1 * MS),
-        "c": pushing(machine, 10, 1 * MS, 1 * MS),
-    }
-    assert sentence_of(compare(race, rounds=5)) == (
-        "no measurable difference between a and b (1.00-1.00): 1 ms of work under 2 ms of pushing; "
-        "c is 1.9 times faster than a (1.9-1.9); 5 rounds"
-    )
-
-
 # --- clocks that stop too early ---
-
-
-def test_compare_warns_when_the_clock_stops_with_work_in_flight(machine, monkeypatch):
-    module = importlib.import_module("d2lmini.d2l.compare")
-    # One look each at the two calibrations, the ten laps and the two observed rounds.
-    laps = iter([0, 0] + [0, 3, 1, 0, 0, 2, 0, 0, 0, 0] + [0, 0])
-    stats = lambda: SimpleNamespace(pending=next(laps))  # noqa: E731
-    monkeypatch.setattr(module.engine, "stats", stats)
-    race = {"a": lambda: machine.spend(1), "b": lambda: machine.spend(2)}
-    with pytest.warns(UserWarning, match="3 operations in flight when the clock of 'b' stopped"):
-        compare(race, rounds=5)
 
 
 # --- the real engine, no times ---

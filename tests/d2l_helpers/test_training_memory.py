@@ -8,7 +8,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from training_nets import NETS, OPTIMIZERS, make_amp_step, make_step
+from training_nets import OPTIMIZERS, make_amp_step, make_step
 
 from d2lmini import (
     MXNetError,
@@ -17,22 +17,14 @@ from d2lmini import (
     d2l,
     engine,
     gluon,
-    gpu,
     nd,
     profile,
     random,
     storage,
-    virtual_gpus,
 )
 from d2lmini.contrib import amp
-from d2lmini.d2l.dry_run import dry_run
 from d2lmini.gluon import nn
 from d2lmini.ops.core import registry
-
-CASES = list(itertools.product(NETS, OPTIMIZERS, (False, True), (False, True)))
-SLOW = "resnet18"
-FAST = [case for case in CASES if case[0] != SLOW and case[1] != "momentum"]
-FAST.append((SLOW, "adam", True, True))
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +40,13 @@ def agree(predicted, measured):
     assert predicted == measured, "\n" + predicted.compare(measured)
 
 
-@pytest.mark.parametrize(("net", "optimizer", "mixed", "hybrid"), FAST)
+@pytest.mark.parametrize(
+    ("net", "optimizer", "mixed", "hybrid"),
+    [
+        *itertools.product(["mlp", "lenet", "transformer"], OPTIMIZERS, *[(False, True)] * 2),
+        ("resnet18", "adam", True, True),
+    ],
+)
 def test_prediction_is_the_measurement(net, optimizer, mixed, hybrid):
     step, inputs, block = make_step(net, optimizer, mixed, hybrid)
     predicted = d2l.predict_memory(step, *inputs, net=block)
@@ -56,14 +54,6 @@ def test_prediction_is_the_measurement(net, optimizer, mixed, hybrid):
     # BatchNorm's parameters stay float32, and need no copy.
     halves = [p.data().size for p in block.collect_params().values() if p.dtype == "float16"]
     assert predicted.master_bytes == 4 * sum(halves) and bool(halves) is mixed
-
-
-@pytest.mark.stress
-@pytest.mark.parametrize(
-    ("net", "optimizer", "mixed", "hybrid"), [case for case in CASES if case not in FAST]
-)
-def test_prediction_is_the_measurement_for_all_others(net, optimizer, mixed, hybrid):
-    test_prediction_is_the_measurement(net, optimizer, mixed, hybrid)
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
@@ -84,9 +74,7 @@ def test_casts_and_a_scaled_loss(name, target, hybrid):
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize(
-    "name", ["lenet", "transformer", pytest.param("resnet18", marks=pytest.mark.stress)]
-)
+@pytest.mark.parametrize("name", ["lenet", "transformer"])
 def test_recomputing_gives_the_same_bits_in_the_predicted_memory(name, hybrid):
     values, found = [], []
     for call in (lambda layer, X: layer(X), autograd.checkpoint):
@@ -102,17 +90,6 @@ def test_recomputing_gives_the_same_bits_in_the_predicted_memory(name, hybrid):
     assert kept.flops < again.flops < 1.5 * kept.flops
 
 
-@pytest.mark.parametrize("hybrid", [False, True])
-def test_a_virtual_gpu(hybrid):
-    with virtual_gpus(1):
-        step, inputs, net = make_step("lenet", "adam", hybrid=hybrid)
-        net.collect_params().reset_ctx(gpu(0))
-        inputs = [x.as_in_context(gpu(0)) for x in inputs]
-        predicted = d2l.predict_memory(step, *inputs, net=net)
-        assert predicted.ctx == gpu(0)
-        agree(predicted, d2l.measure_memory(step, *inputs, net=net))
-
-
 def test_nothing_changes():
     step, inputs, net = make_step("lenet", "adam")
     params = list(net.collect_params().values())
@@ -123,9 +100,6 @@ def test_nothing_changes():
     updates = trainer.optimizer.num_update
     states = [s for state in trainer._updaters[0].states.values() for s in state]
     values = [s.asnumpy() for s in states]
-    random.seed(3)
-    expected = nd.random.uniform(shape=3).asnumpy()
-    random.seed(3)
     gc.collect()
     engine.waitall()
     live = storage.stats(cpu()).live
@@ -134,14 +108,11 @@ def test_nothing_changes():
     d2l.predict_memory(step, *inputs, net=net)
     assert engine.stats().pushed == pushed
     assert storage.stats(cpu()).live == live and storage.stats(cpu()).peak == peak
-    assert (nd.random.uniform(shape=3).asnumpy() == expected).all()
     assert all(p.data() is data and p.grad() is grad for p, (data, grad) in zip(params, arrays))
     assert all((p.data().asnumpy() == x).all() for p, x in zip(params, before))
     assert trainer.optimizer.num_update == updates
     assert states == [s for state in trainer._updaters[0].states.values() for s in state]
     assert all((s.asnumpy() == x).all() for s, x in zip(states, values))
-    step(*inputs)
-    assert not (params[0].data().asnumpy() == before[0]).all()
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
@@ -166,14 +137,6 @@ def test_a_net_that_does_not_fit(hybrid):
     assert 4 * found.rows["weights"] < found.peak_bytes < 4.001 * found.rows["weights"]
     # The net is as it was: another input decides the shapes.
     assert net[0].weight.shape == (10**6, 0)
-    net = nn.HybridSequential()
-    net.add(nn.Dense(2))
-    net.initialize()
-    if hybrid:
-        net.hybridize()
-    trainer = gluon.Trainer(net.collect_params(), "sgd")
-    d2l.predict_memory(step, (1, 5), (1, 2), net=net)
-    assert net(nd.ones((1, 3))).shape == (1, 2) and net[0].weight.shape == (2, 3)
 
 
 def test_a_value_that_the_step_reads():
@@ -208,22 +171,8 @@ def test_what_asynchrony_adds():
         assert trace.memory()[cpu()].peak_pending == steps * found.issued_bytes
 
 
-@pytest.mark.parametrize("case", ["two devices", "a KVStore"])
-def test_refusals(case):
+def test_a_net_on_two_devices_is_refused():
     net = nn.Dense(1, in_units=1)
-    ctx = [cpu(0), cpu(1)] if case == "two devices" else cpu()
-    net.initialize(ctx=ctx)
-    if case == "a KVStore":
-        from d2lmini import kvstore
-
-        trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore.create("local"))
-        trainer._prepare()
-    with pytest.raises(MXNetError, match="one device" if case == "two devices" else "KVStore"):
+    net.initialize(ctx=[cpu(0), cpu(1)])
+    with pytest.raises(MXNetError, match="one device"):
         d2l.predict_memory(lambda X: net(X), (1, 1), net=net)
-
-
-def test_a_dry_run_that_fails_leaves_the_engine():
-    current = engine.current
-    with pytest.raises(ZeroDivisionError), dry_run():
-        nd.ones(3) + 1 / 0
-    assert engine.current is current and (nd.ones(3) + 1).asnumpy().tolist() == [2, 2, 2]

@@ -10,7 +10,6 @@ from d2lmini.gluon import nn
 
 OPTIMIZERS = {
     "sgd": ("sgd", {"learning_rate": 0.01}),
-    "momentum": ("sgd", {"learning_rate": 0.01, "momentum": 0.9}),
     "adam": ("adam", {"learning_rate": 0.01}),
 }
 

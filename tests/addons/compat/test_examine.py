@@ -45,14 +45,10 @@ def used(source: str) -> dict[str, str]:
     ("source", "names"),
     [
         ("import mxnet as mx\nmx.nd.foo(1)", {"mxnet.nd.foo": "2"}),
-        ("import mxnet.ndarray as F\nF.foo", {"mxnet.ndarray.foo": "2"}),
-        ("import mxnet.gluon.nn\nmxnet.gluon.nn.Foo()", {"mxnet.gluon.nn.Foo": "2"}),
         ("from mxnet import nd, gluon as g\ng.nn.Foo(nd.bar)",
          {"mxnet.gluon.nn.Foo": "2", "mxnet.nd.bar": "2"}),
-        ("from mxnet.gluon import nn\nclass A(nn.Foo): pass", {"mxnet.gluon.nn.Foo": "2"}),
         ("from mxnet import np, npx\nnpx.set_np()\nnp.foo.bar",
          {"mxnet.npx.set_np": "2", "mxnet.np.foo.bar": "3"}),
-        ("import mxnet as mx\nnd = mx.nd\nf = nd.foo\nf(2)", {"mxnet.nd.foo": "4"}),
         ("import d2lzh as d2l\nd2l.foo()", {"d2lzh.foo": "2"}),
         ("from d2l import mxnet as d2l\nd2l.foo()", {"d2l.mxnet.foo": "2"}),
         ("try:\n    from mxnet import nd\nexcept ImportError:\n    nd = None\nnd.foo",
@@ -66,9 +62,7 @@ def used(source: str) -> dict[str, str]:
          {"mxnet.nd.foo": "2", "mxnet.nd.bar": "3"}),
         # Not MXNet's: parameters, variables, loops, comprehensions, another package's.
         ("from mxnet import image\ndef f(image):\n    return image.foo", {}),
-        ("from mxnet import image\nf = lambda image: image.foo", {}),
         ("from mxnet import image\nfor image in []:\n    image.foo", {}),
-        ("from mxnet import image\n[image.foo for image in []]\n", {}),
         ("from mxnet import image\ndef f():\n    image = 3\n    return image.foo", {}),
         ("from mxnet import np\nimport numpy as np\nnp.foo", {}),
         ("from .mxnet import nd\nnd.foo", {}),
@@ -95,12 +89,6 @@ def test_the_library_is_asked(monkeypatch):
     assert ask.ask("mxnet.nd.frobnicate") is None
     assert ask.ask("mxnet.nd.random.uniform") is None
     assert ask.ask("mxnet.__version__.split") is None
-
-
-def test_a_d2l_of_another_author_is_not_judged(tmp_path):
-    write(tmp_path / "d2l.py", "raise SystemError('this file is not imported')\n")
-    program = write(tmp_path / "a.py", "import d2l\nd2l.frobnicate()\n")
-    assert examine(program).missing == []
 
 
 def test_every_name_of_a_difference_is_here():
@@ -162,14 +150,6 @@ def test_a_notebook_whose_cells_are_not_all_python(tmp_path):
     assert found.not_python == [
         "cell 4, line 1", "cell 4, line 2", "cell 5, line 1", "cell 5, line 2",
     ]  # fmt: skip
-
-
-def test_an_import_alone_needs_only_names_that_mxnet_has(tmp_path):
-    program = write(
-        tmp_path / "a.py",
-        "from mxnet.nd import histogram, ones\nimport mxnet.no_such\nfrom mxnet import recordio\n",
-    )
-    assert [name.name for name in examine(program).missing] == ["mxnet.no_such"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from scope_stories import tell
 from symbol_answers import as_stored, same, stored
 
 import d2lmini as mx
-from d2lmini import MXNetError, autograd, cpu, engine, nd, sym
+from d2lmini import autograd, cpu, engine, nd, sym
 
 ANSWERS = stored()
 
@@ -70,46 +70,3 @@ def test_outputs_are_always_the_same_arrays():
         for is_train in (False, True):
             ex.forward(is_train, x=nd.full(2, value))
             assert ex.outputs[0] is held and held.asnumpy().tolist() == [3 * value] * 2
-
-
-def test_states_are_updated_once_in_training():
-    net = sym.BatchNorm(sym.var("x"), momentum=0.5, fix_gamma=False, name="bn")
-    ex = bound(mx, net, x=(4, 3))
-    mean = ex.arg_dict["x"].asnumpy().mean(0)
-    ex.forward(is_train=False)
-    assert not ex.aux_dict["bn_moving_mean"].asnumpy().any()
-    ex.forward(is_train=True)
-    ex.backward(nd.ones((4, 3)))
-    np.testing.assert_allclose(ex.aux_arrays[0].asnumpy(), mean / 2, rtol=1e-5)
-
-
-def test_what_is_left_out_says_so():
-    ex = bound(mx, dense(mx), x=(4, 2))
-    with pytest.raises(AttributeError, match=r"set_monitor_callback is left out .* Block"):
-        ex.set_monitor_callback(print)
-    with pytest.raises(NotImplementedError, match=r"shared_exec is left out .* bind takes arrays"):
-        dense(mx).simple_bind(cpu(), shared_exec=ex, x=(4, 2))
-
-
-def test_gradients_are_like_their_arguments():
-    with pytest.raises(MXNetError, match="gradient of x"):
-        sym.var("x").bind(cpu(), [nd.ones(2)], args_grad=[nd.ones(3)])
-
-
-def test_names_must_not_repeat():
-    with pytest.raises(ValueError, match="Duplicate names"):
-        (sym.var("x") + sym.var("x")).bind(cpu(), [nd.ones(1), nd.ones(1)])
-
-
-def test_it_is_found_as_in_mxnet():
-    assert isinstance(dense(mx).simple_bind(cpu(), x=(1, 2)), executor_class())
-
-
-def executor_class() -> type:
-    mx.install_as_mxnet()
-    try:
-        import mxnet  # type: ignore[import-not-found]
-
-        return mxnet.executor.Executor
-    finally:
-        mx.mxnet_alias.uninstall()

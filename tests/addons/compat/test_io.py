@@ -101,14 +101,6 @@ def test_a_batch_is_a_copy():
     assert x.asnumpy().tolist() == X.tolist()
 
 
-def test_one_step_at_a_time():
-    batches = io.NDArrayIter(X, Y, 4)
-    assert batches.iter_next() and batches.iter_next() and batches.iter_next()
-    assert batches.getdata()[0].asnumpy()[:, 0].tolist() == [16, 18, 0, 2]
-    assert batches.getlabel()[0].shape == (4,) and batches.getpad() == 2
-    assert batches.getindex() is None and not batches.iter_next()
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
@@ -125,19 +117,6 @@ def test_wrong_arguments_are_refused(arguments: dict, error: type, words: str):
         io.NDArrayIter(**arguments)
 
 
-def test_descriptions_and_batches():
-    desc = io.DataDesc("data", (3, 4), np.int32, "TNC")
-    assert desc == ("data", (3, 4)) and desc.dtype == np.int32 and desc.layout == "TNC"
-    assert [io.DataDesc.get_batch_axis(layout) for layout in ("TNC", None, "X")] == [1, 0, -1]
-    described = io.DataDesc.get_list([("a", (1, 2)), ("b", (3,))], [("a", np.int32)])
-    assert [d.dtype for d in described] == [np.int32, np.float32]
-    assert str(io.DataBatch([nd.ones((3, 2))])) == (
-        "DataBatch: data shapes: [(3, 2)] label shapes: None"
-    )
-    with pytest.raises(TypeError, match="DataBatch: label must be a list"):
-        io.DataBatch([nd.ones(3)], nd.ones(3))
-
-
 def test_an_iterator_of_ones_own():
     class Twice(io.DataIter):
         count = 0
@@ -151,17 +130,3 @@ def test_an_iterator_of_ones_own():
 
     assert [b.data[0].asscalar() for b in Twice(1)] == [1, 2]
     assert list(io.DataIter(3)) == []
-
-
-@pytest.mark.parametrize("name", [
-    "CSVIter", "LibSVMIter", "MNISTIter", "ImageRecordIter", "ImageDetRecordIter", "ResizeIter",
-    "PrefetchingIter",
-])  # fmt: skip
-def test_what_is_left_out_says_so_by_name(name: str):
-    with pytest.raises(NotImplementedError, match=rf"io\.{name} is left out of d2lmini, \w+"):
-        getattr(io, name)(io.NDArrayIter(X, Y, 3))
-
-
-def test_a_name_that_mxnet_does_not_have():
-    with pytest.raises(AttributeError, match="io has no 'NDArrayIterr'; did you mean"):
-        io.NDArrayIterr

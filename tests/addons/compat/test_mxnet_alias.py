@@ -85,53 +85,6 @@ from mxnet.test_utils import assert_almost_equal
         assert mx.nd.ones(2).sum().asscalar() == 2
 
 
-@pytest.mark.parametrize(
-    "name",
-    """nd ndarray autograd gluon init initializer optimizer lr_scheduler metric io random rnd
-    context base engine runtime util""".split(),
-)
-def test_modules_are_the_same_objects(mxnet, name):
-    module = getattr(mxnet, name)
-    assert module is importlib.import_module(f"mxnet.{name}")
-    assert module.__name__.startswith("d2lmini.")
-    assert module.__spec__.name == module.__name__
-
-
-def test_classes_are_the_same_whichever_way(mxnet):
-    from mxnet import nd
-
-    assert isinstance(d2lmini.nd.ones(1), nd.NDArray)
-    with pytest.raises(d2lmini.MXNetError):
-        try:
-            nd.dot(nd.ones((2, 3)), nd.ones((2, 3)))
-        except mxnet.base.MXNetError:
-            raise
-
-
-def test_namespaces_that_are_no_modules(mxnet):
-    import mxnet.ndarray.linalg as linalg
-    import mxnet.ndarray.random as random
-    from mxnet.ndarray import contrib
-
-    assert linalg is d2lmini.nd.linalg and contrib is d2lmini.nd.contrib
-    assert random is d2lmini.nd.random
-
-
-def test_files_that_are_cut_otherwise(mxnet):
-    from mxnet.gluon.data.dataloader import default_batchify_fn
-    from mxnet.gluon.rnn.rnn_cell import GRUCell
-    from mxnet.optimizer.optimizer import SGD, Optimizer
-
-    gluon = mxnet.gluon
-    assert default_batchify_fn([d2lmini.nd.ones(2)] * 3).shape == (3, 2)
-    assert SGD is mxnet.optimizer.SGD and Optimizer is mxnet.optimizer.Optimizer
-    assert mxnet.optimizer.optimizer is importlib.import_module("d2lmini.optimizer.optimizer")
-    assert GRUCell is gluon.rnn.rnn_cell.GRUCell is gluon.rnn.GRUCell
-    assert importlib.import_module("mxnet.gluon.block").HybridBlock is gluon.HybridBlock
-    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
-        names_of("from mxnet.optimizer.optimizer import Nothing")
-
-
 def test_the_book_s_package(mxnet):
     import d2l
     import d2lzh
@@ -155,13 +108,6 @@ def test_another_d2l_comes_first(tmp_path, monkeypatch):
         sys.modules.pop("d2l", None)
 
 
-def test_the_parts_can_be_looked_up_and_listed(mxnet):
-    assert importlib.util.find_spec("mxnet").name == "mxnet"
-    assert importlib.util.find_spec("mxnet.image") is not None
-    assert importlib.util.find_spec("mxnet.nothing") is None
-    assert {"nd", "gluon", "cpu", "sym"} <= set(dir(mxnet))
-
-
 def test_what_old_programs_ask_for_before_they_begin(mxnet):
     assert mxnet.__version__ == mxnet.libinfo.__version__ == "1.9.1"
     assert not mxnet.runtime.Features().is_enabled("CUDA") or mxnet.util.get_gpu_count()
@@ -181,20 +127,14 @@ def test_what_old_programs_ask_for_before_they_begin(mxnet):
     ("use", "words"),
     [
         ("mx.image.imread('cat.jpg')", "mxnet.image.imread is left out of d2lmini, as all of"),
-        ("imread('cat.jpg')", "mxnet.image.imread is left out"),
         ("text.vocab.Vocabulary({})", "mxnet.contrib.text.vocab.Vocabulary is left out of d2lmini"),
         ("mx.mod.Module(None)", "mxnet.mod.Module is left out of d2lmini, as is the interface"),
-        ("mx.callback.Speedometer(1)", "mxnet.callback.Speedometer is left out"),
         ("sparse.csr_matrix(1)", "sparse.csr_matrix is left out of d2lmini, as all of MXNet's sp"),
         ("mx.nd.histogram(1)", "mxnet.nd.histogram is left out of d2lmini, np.histogram"),
-        ("mx.gluon.data.RecordFileDataset(1)", "gluon.data.RecordFileDataset is left out"),
-        ("mx.nd.CSRNDArray()", "mxnet.nd.CSRNDArray is left out"),
         ("mx.test_utils.get_mnist()", "mxnet.test_utils.get_mnist is left out of d2lmini, numpy."),
         ("vision.resnet18_v1()", "mxnet.gluon.model_zoo.vision.resnet18_v1 is left out"),
-        ("mx.gluon.model_zoo.vision.alexnet()", "model_zoo.vision.alexnet is left out"),
         ("mx.recordio.MXRecordIO + 1", "mxnet.recordio.MXRecordIO is left out"),
         ("mx.image.ImageIter[0]", "mxnet.image.ImageIter is left out"),
-        ("[x for x in mx.rnn.LSTMCell]", "mxnet.rnn.LSTMCell is left out"),
         ("if mx.image.CreateAugmenter: pass", "mxnet.image.CreateAugmenter is left out"),
         ("class Mine(mx.image.ImageIter): pass", "mxnet.image.ImageIter is left out"),
     ],
@@ -221,33 +161,6 @@ def test_what_is_left_out_does_not_exist():
     assert {pattern: found for pattern, found in here.items() if found} == {
         "log": ["log"] * 2, "rnn": ["rnn"],  # MXNet has modules of these names, too
     }  # fmt: skip
-
-
-def test_symbols_by_all_their_names(mxnet):
-    names = names_of("""
-import mxnet as mx
-import mxnet.symbol as symbol
-from mxnet import sym
-from mxnet.attribute import AttrScope
-from mxnet.name import NameManager, Prefix
-from mxnet.symbol import Symbol, random
-from mxnet.symbol.symbol import Symbol as Symbol2
-with NameManager(), AttrScope(ctx_group="a"):
-    x = sym.Variable("x") + mx.sym.ones((2,))
-""")
-    ours = d2lmini
-    assert names["sym"] is names["symbol"] is mxnet.sym is ours.sym
-    assert names["Symbol"] is names["Symbol2"] is ours.sym.Symbol
-    assert mxnet.AttrScope is names["AttrScope"] is mxnet.attribute.AttrScope is ours.AttrScope
-    assert mxnet.name.NameManager is names["NameManager"] and names["random"] is ours.sym.random
-    assert names["x"].name == "_plus0" and names["x"].attr("ctx_group") == "a"
-
-
-def test_nothing_is_an_instance_of_what_is_not_there(mxnet):
-    assert not isinstance(3, mxnet.image.ImageIter)
-    assert not issubclass(int, mxnet.image.ImageIter)
-    assert "left out" in repr(mxnet.image.ImageIter) and "left out" in repr(mxnet.image)
-    assert "left out" in mxnet.image.__doc__
 
 
 def test_what_mxnet_never_had(mxnet):
@@ -290,15 +203,6 @@ def test_a_real_mxnet_in_the_process_is_refused(monkeypatch):
     with pytest.raises(ImportError, match=r"mxnet 1.8.0 is already imported .*/somewhere/mxnet"):
         install_as_mxnet()
     assert not installed()
-
-
-def test_installing_imports_nothing_heavy():
-    program = (
-        "import sys, d2lmini; d2lmini.install_as_mxnet(); import mxnet\n"
-        "print(sorted(m for m in sys.modules if m.startswith(('d2lmini.gluon', 'd2lmini.d2l'))))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 # --- python -m d2lmini run ---
@@ -355,28 +259,6 @@ def test_a_traceback_begins_in_the_program(tmp_path):
         "    f(nd.ones((2, 3)))",
     ]
     assert "runner.py" not in done.stderr and "MXNetError: dot: inner sizes" in lines[-1]
-
-
-def test_errors_before_the_program(tmp_path):
-    done = command("run", write(tmp_path / "bad.py", "x = 1\nif x\n"))
-    assert done.returncode == 1
-    assert done.stderr.startswith(f'  File "{tmp_path / "bad.py"}", line 2\n')
-    done = command("run", tmp_path / "nothing.py")
-    assert done.returncode == 2 and "there is no file" in done.stderr
-    done = command("run", write(tmp_path / "bad.ipynb", "{"))
-    assert done.returncode == 2 and "is not a readable notebook" in done.stderr
-    done = command()
-    assert done.returncode == 2 and "usage:" in done.stderr
-
-
-def test_an_excepthook_of_the_program_s_own_is_called(tmp_path):
-    program = write(
-        tmp_path / "hook.py",
-        "import sys\nsys.excepthook = lambda kind, error, tb: print('hook', error, tb.tb_lineno)\n"
-        "raise ValueError('x')\n",
-    )
-    done = command("run", program)
-    assert (done.returncode, done.stdout) == (1, "hook x 3\n")
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -442,13 +324,6 @@ def test_an_error_in_a_notebook_names_the_cell(tmp_path):
         f'  File "{book}, cell 1", line 1',
         "    x = = 1",
     ]
-
-
-def test_old_notebooks(tmp_path):
-    """Format 3 kept cells in a worksheet and their text in `input`."""
-    cells = [{"cell_type": "code", "input": ["print(", "5)"]}]
-    book = write(tmp_path / "old.ipynb", json.dumps({"worksheets": [{"cells": cells}]}))
-    assert command("run", book).stdout == "5\n"
 
 
 def test_run_leaves_the_caller_as_it_was(tmp_path, capsys):

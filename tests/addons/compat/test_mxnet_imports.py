@@ -60,15 +60,6 @@ def test_what_modules_borrow_works(module: str):
         assert not isinstance(getattr(importlib.import_module(module), name), Missing)
 
 
-def test_contributed_operators_by_their_old_names():
-    import mxnet as mx
-
-    assert mx.contrib.nd.arange_like is mx.contrib.ndarray.arange_like
-    assert mx.contrib.nd.arange_like(mx.nd.ones((1, 4)), axis=1).asnumpy().tolist() == [0, 1, 2, 3]
-    assert mx.contrib.sym.arange_like(mx.sym.var("x")).list_arguments() == ["x"]
-    assert mx.contrib.symbol is mx.contrib.sym is mx.sym.contrib
-
-
 def test_every_row_of_the_table_is_about_a_name_of_mxnet():
     """Else a row has outlived its name, or has a spelling that no program uses."""
     ours = {name for names in LEFT_OUT.values() for name in names.split()}

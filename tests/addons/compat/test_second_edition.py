@@ -20,7 +20,7 @@ from pathlib import Path
 import peer_d2l
 import pytest
 from oracle import Oracle
-from test_old_programs import NUMBER
+from test_old_programs import assert_same_text
 
 from d2lmini import cpu, engine, npx, virtual_gpus
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
@@ -72,38 +72,25 @@ def record(name: str) -> str:
     return (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
 
 
-def lines_of(text: str) -> list[str]:
-    """The lines that do not depend on the machine: without times and devices."""
-    return [line for line in text.splitlines() if not re.search(r" sec\b|/sec |^devices:", line)]
+def lines_of(text: str) -> str:
+    """What does not depend on the machine: without times and devices."""
+    lines = text.splitlines()
+    return "\n".join(line for line in lines if not re.search(r" sec\b|/sec |^devices:", line))
 
 
 def assert_same(name: str, text: str, expected: str) -> None:
     """The same words, and nearly the same numbers."""
     rel = TOLERANCES.get(name, 1e-3)
-    for ours, theirs in zip(lines_of(text), lines_of(expected), strict=True):
-        words = [re.sub(r"\s", "", re.sub(NUMBER, "#", line)) for line in (ours, theirs)]
-        assert words[0] == words[1], f"{ours}\n{theirs}"
-        numbers = [[float(n) for n in re.findall(NUMBER, line)] for line in (ours, theirs)]
-        assert numbers[0] == pytest.approx(numbers[1], rel=rel, abs=1e-5), f"{ours}\n{theirs}"
+    assert_same_text(lines_of(text), lines_of(expected), rel, 1e-5)
 
 
 def losses_of(text: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"^epoch \d+, loss ([\d.]+)", text, re.M)]
 
 
-def test_there_are_programs():
-    assert sorted(path.stem for path in FOLDER.glob("*.py")) == NAMES
-    assert sorted(path.stem for path in FOLDER.glob("*.txt")) == NAMES
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_as_a_command(name, tmp_path):
     assert_same(name, run_as_command(name, tmp_path), record(name))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_in_this_process(name, as_mxnet):
-    assert_same(name, run_here(name), record(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -122,41 +109,13 @@ def test_on_two_virtual_gpus(name, as_mxnet, monkeypatch):
     assert "devices: 2" in on_gpus or "devices:" not in on_gpus
 
 
-@pytest.mark.parametrize("name", ["auto_parallelism", "multiple_gpus"])
-def test_as_a_command_on_two_virtual_gpus(name, tmp_path):
-    text = run_as_command(name, tmp_path, D2LMINI_VIRTUAL_GPUS="2")
-    assert "devices: 2" in text
-    assert_same(name, text, record(name))
-
-
-@pytest.mark.parametrize("name", ["multiple_gpus", "multiple_gpus_concise"])
-def test_losses_fall(name):
-    losses = losses_of(record(name))
-    assert losses == sorted(losses, reverse=True) and losses[-1] < 0.8 * losses[0]
-
-
-def test_compiled_and_imperative_agree():
-    text = record("hybridize")
-    assert "the same result: True" in text
-    values = re.findall(r"^(?:first call|hybridized|and again): (.*)", text, re.M)
-    assert len(values) == 3 and len({*values}) == 1
-
-
-def test_the_times_are_printed_by_the_helpers(as_mxnet):
-    text = run_here("async_computation")
-    assert len(re.findall(r"^[a-z_ .,]+: \d+\.\d{4} sec$", text, re.M)) == 10
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_record_is_what_mxnet_prints(name, tmp_path, mxnet: Oracle):
     command = mxnet.python, "-W", "ignore", peer_d2l.__file__, FOLDER / f"{name}.py"
     assert_same(name, record(name), run(tmp_path, *command))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("a 1.0", "a 1.1"), ("a", "b"), ("a", "a\nb"), ("x: 1 sec\na", "b")]
-)
-def test_the_comparison_sees_what_differs(text, expected):
-    with pytest.raises((AssertionError, ValueError)):
-        assert_same("hybridize", text, expected)
+def test_the_comparison_leaves_out_what_the_machine_decides():
+    with pytest.raises(AssertionError):
+        assert_same("hybridize", "x: 1 sec\na 1.0", "a 1.1")
     assert_same("hybridize", "fast: 1.0 sec\ndevices: 2\nloss 1.00001", "loss 1.0")

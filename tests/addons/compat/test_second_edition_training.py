@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
-from types import SimpleNamespace
 
 import numpy
 import pytest
 import second_edition
 
 import d2lmini
-from d2lmini import autograd, cpu, gluon, gpu, np, npx, virtual_gpus
+from d2lmini import cpu, gluon, gpu, np, npx, virtual_gpus
 from d2lmini.d2l import mxnet as d2l
 from d2lmini.gluon import nn
 
@@ -24,15 +22,6 @@ def np_mode():
 
 
 # -- oop.py ----------------------------------------------------------------------------------------
-
-
-def test_a_board_keeps_means():
-    board = d2l.ProgressBoard("x", display=False)
-    for x in range(5):
-        board.draw(x, 10 * x, "a", every_n=2)
-        board.draw(x, x, "b")
-    assert board.data["a"] == [(0.5, 5), (2.5, 25)] and len(board.data["b"]) == 5
-    assert board.raw_points["a"] == [(4, 40)] and board.figsize == (3.5, 2.5)
 
 
 class Line(d2l.Module):
@@ -79,32 +68,6 @@ def test_a_trainer_steps_and_draws():
     assert model.board.xlim == [0, 2] and model.trainer is trainer
 
 
-def test_without_validation_and_with_clipping():
-    model = Line()
-    d2l.Trainer(max_epochs=1, gradient_clip_val=0.5).fit(model, Points(val=False))
-    assert float(model.w) == pytest.approx(2 - 2 * 0.1 * 0.5)
-    assert list(model.board.data) == ["train_loss"]
-
-
-def test_what_a_model_must_define():
-    model = d2l.Module()
-    with pytest.raises(AssertionError, match="Neural network is defined"):
-        model(np.ones(1))
-    with pytest.raises(AssertionError, match="Trainer is not inited"):
-        model.plot("loss", 1, train=True)
-    with pytest.raises(NotImplementedError, match=r"Module defines no loss\(y_hat, y\)"):
-        model.loss(1, 2)
-
-
-def test_parameters_on_arrays_and_of_gluon():
-    scratch = Line()
-    assert [p is scratch.w for p in scratch.parameters()] == [True]
-    assert isinstance(scratch.configure_optimizers(), d2l.SGD)
-    concise = d2l.LinearRegression(lr=0.1)
-    assert len(concise.parameters()) == 2
-    assert isinstance(concise.configure_optimizers(), gluon.Trainer)
-
-
 def test_a_trainer_moves_the_model_to_the_gpu():
     with virtual_gpus(1):
         model, trainer = Line(), d2l.Trainer(max_epochs=2, num_gpus=3)
@@ -116,16 +79,6 @@ def test_a_trainer_moves_the_model_to_the_gpu():
         outer.set_scratch_params_device(gpu(0))
         assert {line.w.ctx for line in (outer, outer.inner, outer.row[0])} == {gpu(0)}
         assert d2l.Trainer(1, num_gpus=0).gpus == []
-
-
-def test_a_classifier():
-    model = d2l.Classifier()
-    scores, y = np.array([[3, 1], [0, 5], [2, 1]]), np.array([0, 1, 1])
-    assert float(model.accuracy(scores, y)) == pytest.approx(2 / 3)
-    assert model.accuracy(scores, y, averaged=False).tolist() == [1, 1, 0]
-    expected = [math.log1p(math.exp(-d)) for d in (2, 5, -1)]
-    assert model.loss(scores, y, averaged=False).tolist() == pytest.approx(expected, rel=1e-4)
-    assert float(model.loss(scores, y)) == pytest.approx(sum(expected) / 3, rel=1e-4)
 
 
 def test_training_learns():
@@ -142,49 +95,14 @@ def test_training_learns():
 
 def test_a_timer_and_a_benchmark(capsys):
     timer = d2l.Timer()
-    time.sleep(0.002)
-    assert timer.stop() >= 0.002 and timer.avg() == timer.sum() == timer.times[0]
-    timer.start()
     timer.stop()
-    assert timer.cumsum() == [timer.times[0], sum(timer.times)]
-    with d2l.Benchmark() as benchmark:
-        pass
+    assert timer.avg() == timer.sum() == timer.times[0] == timer.cumsum()[-1] > 0
     with d2l.Benchmark("named"):
         pass
-    assert benchmark.description == "Done"
     with d2l.Benchmark("not printed", quiet=True):
         pass
-
-    @d2l.Benchmark("decorated")
-    def nothing():
-        return 3
-
-    assert nothing() == 3
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0] for line in lines] == ["Done", "named", "decorated"]
-    assert all(line.endswith(" sec") and "time" not in line for line in lines)
-
-
-def test_clipping_the_arrays_of_a_model():
-    model = Line()
-    by_hand = SimpleNamespace(params=[model.w])
-    for theta, expected in ((1.0, 1.0), (5.0, 4.0)):
-        with autograd.record():
-            l = model.loss(model(np.array([1])), np.array([0]))
-        l.backward()
-        d2l.grad_clipping(by_hand, theta)
-        assert float(model.w.grad) == pytest.approx(expected, rel=1e-5)
-
-
-def test_what_an_epoch_returns():
-    data = d2l.load_array((np.eye(4), np.arange(4, dtype="int32")), 2, is_train=False)
-    net = nn.Dense(4)
-    net.initialize()
-    steps = []
-    loss = gluon.loss.SoftmaxCrossEntropyLoss()
-    _, acc = d2l.train_epoch_ch3(net, data, loss, steps.append)
-    assert steps == [2, 2] and 0 <= acc <= 1
-    assert acc == d2l.evaluate_accuracy(net, data) == d2l.evaluate_accuracy_gpu(net, data, cpu())
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("named: ") and line.endswith(" sec") and "time" not in line
 
 
 def blobs(n):
