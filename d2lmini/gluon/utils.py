@@ -34,10 +34,11 @@ __all__ = ["HookHandle", "check_sha1", "clip_global_norm", "download", "shape_is
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list:
     """Split `data`, an NDArray or NumPy array, into `num_slice` parts along `batch_axis`.
 
-    The parts of a NumPy array are views, and so are those of an NDArray along axis 0. Raises
-    ValueError when the size is no multiple of num_slice and `even_split` is True. With
-    even_split=False the first parts are longer by one, and the last parts are empty if there are
-    more parts than rows. Raises IndexError for an axis that `data` does not have.
+    The parts of a NumPy array are views, and so are those of an NDArray along axis 0; those of an
+    `np.ndarray` are copies. Raises ValueError when the size is no multiple of num_slice and
+    `even_split` is True. With even_split=False the first parts are longer by one, and the last
+    parts are empty if there are more parts than rows. Raises IndexError for an axis that `data`
+    does not have.
     """
     ndim = len(data.shape)
     if num_slice < 1:
@@ -51,6 +52,8 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
             f"axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set "
             "even_split=False to allow uneven partitioning of data."
         )
+    if getattr(data, "is_np", False):
+        return loaders["np"]().array_split(data, num_slice, batch_axis)
     step, longer = divmod(size, num_slice)
     cuts = [i * step + min(i, longer) for i in range(num_slice + 1)]
     before = (slice(None),) * (batch_axis % ndim)

@@ -63,8 +63,8 @@ def multinomial(
 
 shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
 shuffle.__qualname__ = "random.shuffle"
-uniform_like = function_of(registry["_random_uniform_like"], "_random_uniform_like", "random.")
-normal_like = function_of(registry["_random_normal_like"], "_random_normal_like", "random.")
+uniform_like = function_of(registry["_random_uniform_like"], "uniform_like", "random.")
+normal_like = function_of(registry["_random_normal_like"], "normal_like", "random.")
 
 __all__ = [
     "multinomial", "normal", "normal_like", "randint", "randn", "shuffle", "uniform", "uniform_like"

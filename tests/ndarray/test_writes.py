@@ -158,7 +158,6 @@ ALIASES = {
         x[0][1:3] | next(iter(x)) | x.reshape((4, 2)) | x.reshape(-1) | x.reshape((2, 4))
         x.expand_dims(axis=0, inplace=True) | x.squeeze(axis=None, inplace=True)
         x.flatten(inplace=True) | x[0].T | x.detach() | x.as_np_ndarray()
-        mod.from_dlpack(mod.to_dlpack_for_write(x)) | mod.from_dlpack(x.to_dlpack_for_read())
         mx.gluon.utils.split_data(x, 2) | mx.gluon.utils.split_data(x, 1)
         mx.gluon.utils.split_and_load(x, [mx.cpu(), mx.cpu()])
         mx.gluon.utils.split_and_load(x, [mx.cpu(0), mx.cpu(1)])
@@ -179,17 +178,17 @@ ALIASES = {
         mod.transpose(x) | mod.concat(x, dim=0) | mod.stack(x) | mod.add_n(x) | mod.identity(x)
         mod.BlockGrad(x) | mod.stop_gradient(x) | mod.Cast(x, 'float32')
         mod.cast_storage(x, 'default') | mod.slice(x, (0, 0), (2, 4)) | mod.split(x, 1, axis=0)
-        mod.SliceChannel(x, num_outputs=2, axis=0) | mod.moveaxis(x, 0, 0) | mod.concatenate([x])
+        mod.SliceChannel(x, num_outputs=2, axis=0) | mod.concatenate([x])
         mod.make_loss(x) | mod.Dropout(x) | mod.Dropout(x, p=0) | mod.clip(x, -100, 100) | x+0 | x*1
         mod.reshape_like(x, mod.zeros((4, 2))) | mod.broadcast_to(x, (2, 4))
         mx.gluon.utils.split_data(x, 2, batch_axis=1) | copy.copy(x) | copy.deepcopy(x)
-        pickle.loads(pickle.dumps(x)) | x.asnumpy() | mod.contrib.boolean_mask(x, mod.array([1, 1]))
+        pickle.loads(pickle.dumps(x)) | x.asnumpy()
     """,
     ("np", "same", "view"): """
         x[:] | x[()]
     """,
     ("np", "same", "same"): """
-        x.astype('float32', copy=False) | mod.nan_to_num(x, copy=False)
+        x.astype('float32', copy=False)
     """,
     ("np", "same", ""): """
         x.as_in_ctx(mx.cpu()) | x.as_np_ndarray()
@@ -206,30 +205,27 @@ ALIASES = {
         x[:,0] | x[:,0:1] | x[::-1] | x.reshape((4, 2)) | x.reshape(-1) | x.reshape((2, 4)) | x.T
         x[0].T | x.transpose() | x.transpose((0, 1)) | x.swapaxes(0, 1) | x.swapaxes(0, 0)
         mod.reshape(x, (4, 2)) | mod.ravel(x) | mod.expand_dims(x, 0) | mod.transpose(x)
-        mod.swapaxes(x, 0, 1) | mod.moveaxis(x, 0, 0) | mod.split(x, 2) | mod.split(x, 1)
+        mod.swapaxes(x, 0, 1) | mod.split(x, 2) | mod.split(x, 1)
         mod.split(x, 2, axis=1) | mod.split(x, [1]) | mod.array_split(x, 2) | mod.array_split(x, 1)
-        mod.vsplit(x, 2) | mod.vsplit(x, 1) | mod.hsplit(x, 2) | mod.hsplit(x, 1)
-        mod.dsplit(x.reshape((2, 2, 2)), 2) | mod.atleast_3d(x) | mod.atleast_2d(x[0])
-        mod.flip(x, 0) | mod.flip(x, ()) | mod.rot90(x, 0) | mod.flipud(x) | mod.trim_zeros(x[0])
     """,
     ("np", "copy", "copy"): """
         x[[0, 1]] | x[True] | x[x>-9] | x.flatten() | x.repeat(1) | x.take(mod.array([0, 1]))
         x.clip(-100, 100) | x.round() | x.copy() | x.astype('float32')
         x.astype('float64', copy=False) | mod.array(x) | mod.concatenate([x]) | mod.stack([x])
-        mod.vstack([x]) | mod.hstack([x]) | mod.dstack([x]) | mod.column_stack([x])
-        mod.append(x, mod.zeros((0, 4)), axis=0) | mod.tile(x, 1) | mod.tile(x, (1, 1))
-        mod.repeat(x, 1) | mod.roll(x, 0) | mod.roll(x, 0, 0) | mod.clip(x, -100, 100)
-        mod.full_like(x, 1) | mod.copy(x) | mod.meshgrid(x[0]) | mod.diagflat(x) | mod.nan_to_num(x)
+        mod.vstack([x])
+        mod.tile(x, 1) | mod.tile(x, (1, 1))
+        mod.repeat(x, 1) | mod.clip(x, -100, 100)
+        mod.copy(x) | mod.meshgrid(x[0])
         mod.around(x) | x+0 | mod.where(x>-9, x, x) | mod.maximum(x, x) | mod.unique(x)
-        mod.resize(x, (2, 4)) | copy.copy(x) | copy.deepcopy(x) | pickle.loads(pickle.dumps(x))
+        copy.copy(x) | copy.deepcopy(x) | pickle.loads(pickle.dumps(x))
     """,
     ("np", "copy", "same"): """
-        x.squeeze() | mod.squeeze(x) | mod.atleast_1d(x) | mod.atleast_2d(x)
+        x.squeeze() | mod.squeeze(x)
     """,
     ("np", "copy", ""): """
         x.broadcast_to((2, 4)) | x.copyto(mx.cpu()) | x.as_in_ctx(mx.cpu(1))
-        mod.broadcast_to(x, (2, 4)) | mod.diag(x) | npx.reshape(x, (4, 2))
-        npx.reshape(x, (-2, -2)) | npx.reshape_like(x, mod.zeros((4, 2))) | npx.cast(x, 'float32')
+        mod.broadcast_to(x, (2, 4))
+        npx.reshape_like(x, mod.zeros((4, 2)))
         npx.slice(x, (0, 0), (2, 4)) | npx.dropout(x) | mx.gluon.utils.split_data(x, 2)
         mx.gluon.utils.split_data(x, 1) | mx.gluon.utils.split_data(x, 2, batch_axis=1)
         mx.gluon.utils.split_data(x, 2, even_split=False)

@@ -41,6 +41,7 @@ ROWS = [
     *rows("stack", "[f(2), f(3)]", numpy=False, error="Exception"),
     *rows("vstack", "[f(3), f(3)]; (f(2, 3), f(1, 3))", numpy="np.vstack"),
     *rows("split", "f(6), 3; f(4, 2), 2; f(4, 6), 3, axis=1; f(6), [2, 3]; f(6), (1, 5)"),
+    *rows("array_split", "f(5), 2; f(4, 2), 3; f(2, 5), 2, axis=1; f(6), [2, 3]; f(1), 2"),
     *rows("split", "f(5), 2", numpy=False, error="ValueError"),
     *rows(
         "tile",
