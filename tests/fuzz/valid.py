@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import struct
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -100,21 +99,6 @@ def traces() -> list[bytes]:
         chosen = [e for e in events[60:] if any(word in str(e) for word in wanted)]
         tree["traceEvents"] = events[:60] + chosen[:60]
         found.append(json.dumps(tree).encode())
-    gpu = [
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 1,
-         "dur": 2, "args": {"correlation": 7}},
-        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 4, "dur": 9,
-         "args": {"correlation": 7, "device": 0, "stream": 7, "bytes": 5}},
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "pid": 1, "tid": 1,
-         "ts": 5, "dur": 9, "args": {"correlation": 8}},
-        {"ph": "X", "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": 7, "ts": 5,
-         "dur": 9, "args": {"correlation": 8, "stream": 7, "wait_on_stream": 7, "device": 0,
-         "wait_on_cuda_event_record_corr_id": 7}},
-        {"ph": "i", "name": "[memory]", "cat": "cpu_instant_event", "pid": 1, "tid": 1, "ts": 1,
-         "args": {"Device Type": 1, "Device Id": 0, "Addr": 9, "Bytes": 64, "Total Allocated": 64,
-         "Total Reserved": 128}},
-    ]  # fmt: skip
-    found.append(json.dumps({"traceEvents": gpu, "baseTimeNanoseconds": 10**9}).encode())
     return [*found, gzip.compress(found[0], 1)]
 
 
@@ -150,23 +134,3 @@ def images() -> list[bytes]:
         Image.fromarray(pixels).convert(mode).save(stream, kind)
         files.append(stream.getvalue())
     return files
-
-
-def tar() -> bytes:
-    """CIFAR-100's archive, with one picture."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-        member = tarfile.TarInfo("cifar-100-binary/test.bin")
-        member.size = 3074
-        archive.addfile(member, io.BytesIO(bytes(3074)))
-    return stream.getvalue()
-
-
-ANSWERS = [
-    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello",
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    b"HTTP/1.1 302 Found\r\nLocation: http://localhost/other\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-    b"HTTP/1.0 200 OK\r\n\r\nhello",
-]

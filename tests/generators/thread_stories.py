@@ -2,7 +2,7 @@
 
 A thread story gives each thread arrays of its own, whose values depend on nobody else, and some
 that all share, into which they only add whole numbers: so the result is the same whatever comes
-first. In between they wait, fail, collect garbage, push from finalizers, fork, open bulk and lazy
+first. In between they wait, fail, collect garbage, push from finalizers, open bulk and lazy
 scopes. All engines must keep the same bits.
 
 A signal story (every third) trains a small net while SIGINT strikes, at drawn instructions of the
@@ -23,7 +23,7 @@ from generators.agree import ENGINES, agree, results
 sys.path.append(str(Path(__file__).parent.parent / "tools"))
 
 _THREADS = """\
-import gc, os, threading, time, warnings
+import gc, threading
 engine = mx.engine
 shared = [nd.zeros((n,), dtype="int64") for n in {sizes}]
 hits, problems = [], []
@@ -42,24 +42,6 @@ def raises(act):
     except mx.MXNetError:
         return 1
     return 0
-
-def child_is_well(x):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            y = nd.ones((40, 40)) + 1
-            engine.push(lambda: None, writes=[y])
-            os._exit(0 if float(y.sum().asscalar()) == 3200 else 1)
-        finally:
-            os._exit(2)
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return status
-        time.sleep(0.002)
-    os.kill(pid, 9)
-    return "hangs"
 
 """
 
@@ -85,7 +67,6 @@ _STEPS = (
     "y = nd.dot(x.reshape((1, -1)), x.reshape((-1, 1))); x = x + y.reshape((1,)) * 0 + {a}",
     "with autograd.record():\n        l = (w * x).sum()\n    l.backward(); w -= {lr} * w.grad",
 )
-_FORK = "count += child_is_well(x) != 0"
 
 _SIGNALS = """\
 import signal, threading
@@ -162,7 +143,6 @@ def _threads(rng: random.Random) -> str:
     sizes = [rng.choice((8, 60, 1500)) for _ in range(2)]
     text = [_THREADS.format(sizes=sizes)]
     n_threads = rng.randint(1, 4)
-    forks = rng.random() < 0.2 and hasattr(__import__("os"), "fork")
     for t in range(n_threads):
         size = rng.choice((8, 300, 20_000))
         lines = [
@@ -175,8 +155,6 @@ def _threads(rng: random.Random) -> str:
             numbers = {"a": rng.randint(1, 4), "b": rng.randint(1, 4), "s": rng.randint(0, 1)}
             lines.append(step.format(**numbers, t=t, n=n, lr=rng.choice((0.5, 0.25))))
             lines += ["x = x % 7"] * (n % 3 == 2)
-        if forks and t == 0:
-            lines.insert(rng.randint(3, len(lines)), _FORK)
         lines += ["engine.wait_for_var(mine)", "kept.extend([x.asnumpy(), w.asnumpy()])"]
         body = "\n    ".join(lines)
         text.append(
@@ -227,7 +205,6 @@ def check(seed: int) -> bool:
     """All engines agree to the bit; a signal story runs on each."""
     text = draw(seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads
         warnings.filterwarnings("ignore", message=r"(.|\n)*dropped unseen")
         if not is_signal_story(seed):
             agree(text)

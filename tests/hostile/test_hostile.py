@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 FUZZ = ROOT / "tests" / "fuzz"
 
 NAMES = (
-    "params", "nd.load", "symbol", "shapes", "states", "checkpoint", "notebook", "trace", "idx",
-    "cifar", "image", "archive", "download",
+    "params", "nd.load", "symbol", "states", "checkpoint", "notebook", "trace", "idx", "cifar",
+    "image",
 )  # fmt: skip
 
 
@@ -83,16 +83,8 @@ def test_the_valid_files_are_read(targets, name: str):
                 run.target.read(run.path, data)
             except run.target.errors:
                 refused += 1
-    # Among these: servers that redirect, sparse arrays, archives of links, shapes that do not fit.
-    mixed = ("download", "params", "nd.load", "archive", "shapes")
+    mixed = ("params", "nd.load", "symbol")  # sparse arrays among them, shapes that do not fit
     assert refused == 0 or (name in mixed and refused < len(run.target.seeds))
-
-
-@pytest.mark.stress
-def test_a_long_fuzz():
-    command = [sys.executable, str(FUZZ / "run.py"), "--inputs", "5000"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
 
 
 _CODE = compile("x = 1", "x", "exec")

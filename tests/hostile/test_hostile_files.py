@@ -14,14 +14,13 @@ import struct
 import tarfile
 import tracemalloc
 import warnings
-import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, cpu, d2l, gluon, nd, optimizer, sym
+from d2lmini import MXNetError, cpu, gluon, nd, optimizer, sym
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
 from d2lmini.optimizer import updater as updaters
@@ -45,10 +44,7 @@ _BAD_TABLES = {
     "a node from the end": ([X, X], [[-1, 0]], "is no [node, output]"),
     "a node of the future": ([row("relu", "y", [[0, 0]])], [[0, 0]], "of the 0 nodes before it"),
     "an output too many": ([X, row("relu", "y", [[0, 3]])], [[1, 0]], "[0, 3] is no [node"),
-    "a place that is a list": ([X], [[0, []]], "is no [node, output]"),
-    "a truth for a number": ([X], [[True, 0]], "is no [node, output]"),
     "labels as pairs": ([row(attrs=[["a", 1]])], [[0, 0]], "node 'x', number 0"),
-    "labels as text": ([row(attr="ab")], [[0, 0]], "node 'x', number 0"),
     "a number for a text": ([row(attrs={"a": 1})], [[0, 0]], "attributes are strings, got a=1"),
     "no heads": ([X], [], "has no outputs"),
     "no truth": (
@@ -115,10 +111,8 @@ for _ in range(60):
 _BAD_STATES = {
     "an array twice": (states_of({"states": [[0, 0], [1, 0]]}, _ONE), "no place yet"),
     "no such array": (states_of({"states": [[0, 7]]}, _ONE), "1 arrays"),
-    "an index that is a list": (states_of({"states": [[[], 0]]}, _ONE), "expected [index, state]"),
     "deep": (states_of({"states": [[0, _DEEP]]}), "expected the number"),
     "no JSON": (states_of(0)[:-100] + states_of(0)[-100:].replace(b"0", b"}"), "JSON|byte|states"),
-    "a method": (states_of(described(update=1)), "no attribute 'update'"),
     "a text for a rate": (states_of(described(lr="x")), "SGD.lr is x"),
     "counts below zero": (states_of(described(num_update=-1)), "number of updates"),
     "a table of texts": (
@@ -236,19 +230,6 @@ def test_a_header_that_claims_gigabytes_takes_none(tmp_path):
         tracemalloc.stop()
 
 
-def test_of_a_bomb_only_the_characters_wanted_are_unpacked(tmp_path, monkeypatch):
-    with zipfile.ZipFile(tmp_path / "jaychou_lyrics.txt.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("jaychou_lyrics.txt", "a\r\n" * (1 << 23))
-    monkeypatch.setenv("D2L_DATA", str(tmp_path))
-    tracemalloc.start()
-    try:
-        corpus, *_ = d2l.load_data_jay_lyrics()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert len(corpus) == 10_000 and peak < 4 << 20
-
-
 # -- the chapters' server --------------------------------------------------------------------------
 
 
@@ -278,9 +259,7 @@ def checkpoint_in(folder: Path) -> gluon.Checkpoint:
     [
         {"ranks": 1, "files": {"/dev/zero": [1 << 40, 0]}},
         {"ranks": 1, "files": {"../../secret": [6, 0]}},
-        {"ranks": 1, "files": {".": [4096, 0]}},
         {"ranks": "x", "files": {}},
-        {"files": {}},
         {"ranks": 1, "files": {"net.params": 3}},
         [],
     ],
@@ -292,19 +271,6 @@ def test_checkpoints_whose_list_is_refused(whole, tmp_path):
     path.write_text(json.dumps(whole))
     with pytest.raises(MXNetError, match=r"is damaged"):
         checkpoint_in(tmp_path / "run").restore()
-
-
-@pytest.mark.parametrize("state", [[], {}, {"data": 3}, {"data": [], "python": [1]}])
-def test_checkpoints_of_a_state_with_the_right_checksum(state, tmp_path):
-    checkpoint_in(tmp_path).save(1)
-    folder = tmp_path / "step-00000001"
-    text = json.dumps(state)
-    (folder / "rank-0.json").write_text(text)
-    whole = json.loads((folder / "whole.json").read_text())
-    whole["files"]["rank-0.json"] = [len(text), zlib.crc32(text.encode())]
-    (folder / "whole.json").write_text(json.dumps(whole))
-    with pytest.raises(MXNetError, match=r"step-00000001.* or save\(\) did not write it"):
-        checkpoint_in(tmp_path).restore()
 
 
 # -- programs made of graphs -----------------------------------------------------------------------

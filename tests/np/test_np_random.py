@@ -109,17 +109,3 @@ WRONG = [(text, number) for text, needs in PARAMETERS.items() for number in OUTS
 def test_a_parameter_out_of_range_is_refused(text, number):
     with pytest.raises(ValueError, match=f"must be {PARAMETERS[text]}, got"):
         draw(text.format(number))
-
-
-def test_a_net_that_draws_from_its_input_is_written_as_mxnet_has_it(tmp_path):
-    class Net(HybridBlock):
-        def hybrid_forward(self, F, scale):
-            return F.np.random.normal(0, scale, (2,))
-
-    net = Net()
-    net.hybridize()
-    with mx.util.np_array(), mx.util.np_shape():
-        net(np.ones(2))
-        net.export(str(tmp_path / "net"))
-    written = (tmp_path / "net-symbol.json").read_text()
-    assert '"op": "_in_range"' not in written

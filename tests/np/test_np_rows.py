@@ -4,7 +4,6 @@ shapes, dtypes, errors; gradients; hybridized; queued; on a device."""
 from __future__ import annotations
 
 import builtins
-import inspect
 import re
 
 import numpy as onp
@@ -257,31 +256,3 @@ def test_on_a_device(row: Row, gpu_kind):
         for ours, theirs in zip(plain(found), wanted, strict=True):
             if ours[0] != "str":
                 assert_equal(ours, theirs, row)
-
-
-def takes_out(row: Row) -> bool:
-    """Is the row a call of a function with a keyword `out`?"""
-    if not row.text.startswith(f"np.{row.name}("):
-        return False
-    place, _, last = row.name.rpartition(".")
-    function = getattr(getattr(np, place) if place else np, last)
-    return callable(function) and "out" in inspect.signature(function).parameters
-
-
-@each([row for row in FINE if row.traced and "random" not in row.name and takes_out(row)])
-def test_out_is_filled_and_returned(row: Row):
-    wanted = run(row)
-    if len(wanted) != 1 or not isinstance(wanted[0], np.ndarray):
-        return
-    for dtype in (wanted[0].dtype, "float64"):
-        out = np.full(wanted[0].shape, 7, dtype=dtype)
-
-        def make(values, kind):
-            return np.array(values, dtype=values.dtype)
-
-        text = f"{row.text[:-1]}, out=out)"
-        found = evaluate.evaluate(text, make, np=np, npx=npx, out=out)
-        assert found is out and out.dtype == dtype
-        onp.testing.assert_allclose(out.asnumpy(), wanted[0].asnumpy(), rtol=1e-6, atol=1e-7)
-    with pytest.raises((ValueError, MXNetError), match="shape"):
-        evaluate.evaluate(text, make, np=np, npx=npx, out=np.zeros((5, 5, 5, 5)))

@@ -43,6 +43,7 @@ ROWS = [
     *rows("split", "f(6), 3; f(4, 2), 2; f(4, 6), 3, axis=1; f(6), [2, 3]; f(6), (1, 5)"),
     *rows("array_split", "f(5), 2; f(4, 2), 3; f(2, 5), 2, axis=1; f(6), [2, 3]; f(1), 2"),
     *rows("split", "f(5), 2", numpy=False, error="ValueError"),
+    *rows("array_split", "f(5), 2; f(4, 5), [1, 3], axis=1"),
     *rows(
         "tile",
         "f(2, 3), 2; f(2, 3), (2, 1); f(3), (2, 2); f(), 3; i(2), 2; f(2, 3), (2, 1, 1); "

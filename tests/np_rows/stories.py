@@ -4,9 +4,6 @@ Each takes the library and returns numbers, texts and NumPy arrays. `refusal` gi
 error, for what both refuse. The interpreter of MXNet imports this module.
 """
 
-import copy
-import pickle
-
 import numpy as onp
 
 
@@ -117,21 +114,6 @@ def zero_dim_backward(mx):
         z = x[np.array([0, 0, 2], dtype="int64")].sum() + x[1:][0] + (x[x > 1] ** 2).sum()
     z.backward()
     return total.shape, float(total), first, x.grad.asnumpy()
-
-
-def copies(mx):
-    """Copies are new memory; pickle, copy and deepcopy keep class, dtype and contents."""
-    np = mx.np
-    x = np.array([[1, 2], [3, 4]], dtype="int32")
-    made = [pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x), x.copy(), np.copy(x)]
-    zero = pickle.loads(pickle.dumps(np.array(2.5)))
-    x[:] = 0
-    there = np.zeros((2, 2))
-    back = np.ones((2, 2)).copyto(there)
-    return (
-        [m.asnumpy() for m in made[3:]], [type(m) is np.ndarray for m in made],
-        [str(m.dtype) for m in made], zero.shape, back is there, there.asnumpy(),
-    )  # fmt: skip
 
 
 def devices(mx):
@@ -283,7 +265,7 @@ def small_things(mx):
 
 STORIES = [
     constants, reading_text, small_things,
-    assignments, in_place, zero_dim_backward, copies, devices, numpy_protocols, other_interface,
+    assignments, in_place, zero_dim_backward, devices, numpy_protocols, other_interface,
     scalars, printed, switches,
 ]  # fmt: skip
 

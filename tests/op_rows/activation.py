@@ -76,7 +76,6 @@ for kind in ("leaky", "elu", "selu", "gelu"):
         for dtype in ("float16", "float64")
     ]  # fmt: skip
 ROWS += [
-    Case("LeakyReLU", (draw((2, 3)),), leaky, {"slope": 0.0}),
     Case("LeakyReLU", (draw((2, 3)),), leaky, {"act_type": "elu", "slope": 1.5}),
 ]  # fmt: skip
 for shape, gamma in (
@@ -129,11 +128,9 @@ HEAD = "its gradient stands for a loss: test_nn.py"
 for attrs, shape, label in (
     ({}, (4, 3), np.float32([0, 2, 1, -1])),
     ({"grad_scale": 2.0, "normalization": "batch"}, (2, 3, 2), np.float32([0, 5])),
-    ({"normalization": "batch"}, (2, 3, 2), np.float32([[0, 5, 1], [1, 2, 3]])),
     ({}, (2, 3), draw((2, 3))),
     ({"normalization": "valid"}, (4, 3), np.float32([0, 2, 1, -1])),
     ({"multi_output": True, "use_ignore": True}, (2, 3, 4), classes),
-    ({"multi_output": True}, (2, 3, 2, 2), classes),
     ({"multi_output": True}, (2, 3, 2, 2), classes.reshape(2, 2, 2)),
 ):
     odd = "grad_scale" in attrs
@@ -173,13 +170,9 @@ ROWS += [
         ((4, 3), "float32", draw((4,), -1, 5, "int32"), {}),
         ((4, 3), "float64", draw((4,), 0, 3, "int32"), {"scale": 0.5}),
         ((4, 3), "float16", draw((4,), 0, 3, "int32"), {}),
-        ((1, 1), "float32", draw((1,), 0, 1, "int32"), {}),
         ((0, 3), "float32", draw((0,), 0, 1, "int32"), {}),
-        ((3,), "float32", draw((1,), 0, 3, "int32"), {}),
         ((2, 3, 4), "float32", draw((2, 4), 0, 3, "int64"), {"axis": 1}),
-        ((2, 3, 4), "float32", draw((3, 4), 0, 2, "int32"), {"axis": 0, "batch_axis": -1}),
         ((4, 3), "float32", draw((4, 3), 0, 1), {"sparse_label": False}),
-        ((2, 3, 4), "float32", draw((6, 4), 0, 1, seed=2), {"sparse_label": False, "axis": -2}),
     )
 ]  # fmt: skip
 
@@ -199,8 +192,6 @@ ROWS += [
         ((5,), "float32", (5, 1), {}),
         ((4, 1), "float32", (4,), {"scale": 0.5}),
         ((2, 3, 4), "float32", (6, 4), {"batch_axis": 1}),
-        ((2, 3, 4), "float64", (2, 3, 4), {"batch_axis": -1, "scale": 3.0}),
-        ((4, 3), "float16", (4, 3), {}),
         ((0, 3), "float32", (0, 3), {}),
     )
 ] + [

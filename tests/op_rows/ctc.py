@@ -57,17 +57,12 @@ by_data = {"use_data_lengths": True}
 both = {**by_data, **by_label}
 ROWS = [
     row("CTCLoss", x, ints([1, 2], [1, 0])),
-    row("CTCLoss", x, ints([1, 1], [2, 2])),
     row("CTCLoss", x, ints([0, 0], [1, -1]), attrs=last),
     row("CTCLoss", x, ints([0, 1], [1, -1]), floats(3, 4), attrs={**last, **by_data}),
     row("CTCLoss", x, ints([1, 2], [2, 1]), ints(1, 2), attrs=by_label),
     row("CTCLoss", x, ints([1, 2], [2, 1]), floats(3, 2), ints(1, 2), attrs=both),
     row("CTCLoss", x, ints([1, 2], [2, 1]), floats(4, 1), ints(0, 1), attrs=both),
     row("CTCLoss", x, ints([1, 1, 1], [2, 2, 1])),  # too long for their sequences
-    row("CTCLoss", draw((6, 3, 4)), ints([3, 1, 1], [2, 0, 0], [1, 2, 1])),
-    row("CTCLoss", draw((1, 1, 2)), ints([1])),
     row("CTCLoss", draw((2, 1, 2)), ints([0]), mxnet=False, why="MXNet takes no label for sure"),
     row("ctc_loss", draw((3, 2, 3), dtype="float64"), ints([1], [2]), mxnet=False, why=MORE),
-    row("ctc_loss", draw((3, 2, 3), dtype="float16"), ints([1], [2]), rtol=2e-3, mxnet=False,
-        why=MORE),
 ]  # fmt: skip

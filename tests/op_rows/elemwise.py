@@ -115,27 +115,22 @@ with np.errstate(all="ignore"):
 ROWS += [
     Case("sign", (EDGES,), np.sign, grad=False, mxnet=False, why="MXNet: sign(nan) is 0"),
     Case("relu", (f32(-1, 0, 2, nan, -inf, inf),), lambda x: f32(0, 0, 2, nan, 0, inf), grad=False),
-    Case("sigmoid", (f32(-100, 100, -1e4, 1e4),), lambda x: f32(0, 1, 0, 1), grad=False),
     Case("round", (f32(0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, 8388609, 4194304.5, inf, nan),),
          lambda x: f32(1, 2, 3, -1, -2, -3, 0, 8388609, 4194305, inf, nan), grad=False),
     Case("round", (np.float64([0.49999999999999994, 4503599627370497, -2.5]),),
          lambda x: np.float64([0, 4503599627370497, -3]), grad=False),
-    Case("round", (np.float16([0.5, -1.5, 2.5, 0.4998, 1025]),),
-         lambda x: np.float16([1, -2, 3, 0, 1025]), grad=False),
     Case("rint", (f32(0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, 8388609, -1e-30, inf, nan),),
          lambda x: f32(0, 1, 2, -1, -2, -3, 0, 8388609, 0, inf, nan), grad=False),
     Case("gamma", (np.float64([1, 2, 3, 10, 18, 172, 0, -1, inf, -0.5, -1.5, 1e-10]),),
          lambda x: np.float64([1, 1, 2, 362880, math.factorial(17), inf, inf, nan, inf,
                                math.gamma(-0.5), math.gamma(-1.5), math.gamma(1e-10)]),
          rtol=2e-14, atol=0, grad=False),
-    Case("gamma", (np.float64([-7.3, -20.7, 100.5, 170.5]),), gamma, rtol=3e-14, grad=False),
     Case("gammaln", (np.float64([1e-300, 0.1, 1, 2, 1e5, 1e30, 0, -1, inf, -0.5, -7.3]),),
          gammaln, rtol=1e-14, atol=1e-14, grad=False),
     Case("gamma", (np.arange(1, 10, dtype="int32"),),
          lambda x: np.int32([math.factorial(n - 1) for n in x])),
     Case("erf", (np.float64([1e-300, -1e-9, 0.4999, 0.5, 0.5001, 3, 5.9, 6.1, -30]),), erf,
          rtol=1e-15, atol=0, grad=False),
-    Case("erf", (np.float64([0.2, 0.7, 2.5]),), erf, rtol=1e-14),
     Case("gamma", (np.float64([-0.5, -1.6, 2.5]),), gamma),
     Case("gammaln", (np.float64([-0.5, -1.6, 2.5]),), gammaln),
 ]  # fmt: skip
@@ -150,9 +145,6 @@ for name in ("abs", "negative", "sign"):
 ROWS += [
     Case("square", (np.uint8([0, 1, 200]),), lambda x: np.uint8([0, 1, 64])),
     Case("negative", (np.uint8([0, 1, 200]),), lambda x: np.uint8([0, 255, 56])),
-    Case("sqrt", (np.uint8([0, 1, 200]),), lambda x: np.uint8([0, 1, 14])),
-    Case("exp", (np.uint8([0, 1, 5]),), lambda x: np.uint8([1, 2, 148])),
-    Case("sigmoid", (np.int32([-4, 0, 40]),), lambda x: np.int32([0, 0, 1])),
 ]
 
 # -- activations with attributes, clip -------------------------------------------------------------
@@ -172,15 +164,11 @@ ROWS += [
     Case("smooth_l1", (draw((3, 4)),), smooth_l1),
     Case("smooth_l1", (draw((3, 4)),), smooth_l1, {"scalar": 2.0}),
     Case("smooth_l1", (draw((3, 4)),), lambda x, scalar: x * 0, {"scalar": 0.0}, grad=False),
-    Case("smooth_l1", (draw((5,), dtype="float16"),), smooth_l1, rtol=2e-3, atol=1e-3),
     Case("smooth_l1", (np.int32([-3, -1, 0, 1, 4]),), lambda x: np.int32([2, 0, 0, 0, 3])),
     Case("clip", (draw((3, 4)),), clip, {"a_min": -1, "a_max": 0.5}),
-    Case("clip", (draw((3, 4), dtype="float16"),), clip, {"a_min": 0.1, "a_max": 1}, grad=False),
     Case("clip", (f32(nan, -inf, inf, 0),), clip, {"a_min": 0, "a_max": inf}, grad=False),
     Case("clip", (np.int32([1, 2, 3, -4]),), lambda x, **_: np.int32([1, 2, 2, -1]),
          {"a_min": -1.5, "a_max": 2.7}),
-    Case("clip", (f32(-5, 0, 2, 9),), lambda x, **_: f32(3, 3, 1, 1), {"a_min": 3, "a_max": 1},
-         grad=False),
     Case("clip", (np.uint8([0, 1, 200]),), lambda x, **_: x, {"a_min": -1, "a_max": 300}),
     Case("clip", (np.int8([-100, 5, 100]),), lambda x, **_: x, {"a_min": -inf, "a_max": inf},
          mxnet=False, why=KINDER),
@@ -203,12 +191,9 @@ for name, function in {
     public = name.replace("_contrib_", "contrib.")
     ROWS += [
         Case(public, (EDGES,), answer(function)),
-        Case(public, (np.float16([0, nan, inf, 3]),), answer(function)),
         Case(public, (np.int32([0, 1, -2]),), answer(function)),
         Case(public, (np.array([True, False]),), answer(function), mxnet=False,
              why="we allow what MXNet refuses"),
-        Case(public, (draw(()),), answer(function)),
-        Case(public, (draw((2, 0)),), answer(function)),
     ]  # fmt: skip
 
 # -- casts and copies ------------------------------------------------------------------------------
@@ -236,18 +221,12 @@ ROWS += [
 ]
 ROWS += [
     Case("cast", (f32(300, 11.1, 10.9, -1, -3),), cast, {"dtype": "uint8"}),
-    Case("cast", (f32(0, -0.0, 0.5, nan),), cast, {"dtype": "bool"}),
     Case("Cast", (LARGE,), cast, {"dtype": "int32"}),
-    Case("cast", (draw(()),), cast, {"dtype": "float64"}),
-    Case("cast", (draw((0, 2)),), cast, {"dtype": "int32"}),
     Case("amp_cast", (draw((2, 3)),), cast, {"dtype": "float16"}, rtol=1e-3),
     Case("amp_cast", (draw((2, 3), dtype="float64"),), lambda x, dtype: x, {"dtype": "float32"},
          mxnet=False, why="MXNet: unknown type for MKLDNN"),
     Case("amp_cast", (f32(0.5, 1.5, -2.5, 300, -300),),
          lambda x, dtype: np.int8([0, 2, -2, 127, -128]), {"dtype": "int8"}),
-    Case("amp_cast", (f32(0.5, 1.5, -2.5, 300),), lambda x, dtype: np.int32([0, 2, -2, 300]),
-         {"dtype": "int32"}),
-    Case("amp_cast", (np.int32([1, -2]),), lambda x, dtype: x, {"dtype": "float16"}),
     *[Case("amp_multicast", tuple(draw((2, 3), dtype=dtype) for dtype in dtypes), multicast,
            {"num_outputs": len(dtypes), "cast_narrow": narrow}, rtol=1e-3,
            mxnet="float16" not in dtypes, why="MXNet: unknown type for MKLDNN")
@@ -278,21 +257,15 @@ ROWS += [
     for kind in ("float32", "int32", "uint8", "float16")
 ]
 ROWS += [
-    Case("where", (f32(nan, 0, -0.0), x[:, 0], y[:, 0]), np.where, grad=False),
     Case("where", (np.int32([1, 0, 2]), x, y), lambda c, x, y: np.where(c[:, None], x, y)),
     Case("where", (np.array([True, False, True]), x[:, 0], y[:, 0]), np.where, mxnet=False,
          why="we allow what MXNet refuses"),
     Case("where", (CONDITION, CONDITION, -CONDITION), np.where),
-    Case("where", (np.array(1, "int32"), draw(()), draw((), seed=1)), np.where),
-    Case("where", (np.zeros((0, 3), "int32"), draw((0, 3)), draw((0, 3))), np.where),
 ]  # fmt: skip
 for n in (1, 2, 3, 5):
     ROWS += [
         Case("add_n", tuple(draw((3, 4), seed=k) for k in range(n)), lambda *xs: sum(xs), rtol=1e-5)
     ]
 ROWS += [
-    Case("add_n", (np.int32([1, 2]), np.int32([3, 4])), lambda a, b: a + b),
     Case("ElementWiseSum", (x, y, x), lambda a, b, c: a + b + c),
-    Case("add_n", (draw(()), draw(()), draw(())), lambda a, b, c: a + b + c),
-    Case("add_n", (draw((0, 2)), draw((0, 2))), lambda a, b: a + b),
 ]  # fmt: skip

@@ -41,7 +41,6 @@ def _slices():
     yield Case(
         "slice", (draw((3, 0)),), sliced, {"begin": (1,), "end": (2,)}, mxnet=False, why=SCALAR
     )
-    yield Case("slice", (draw((3, 4), 0, 9, "int8"),), sliced, {"begin": (1,), "end": (2,)})
 
     def unslice(x, shape, begin, end, step=()):
         y = np.zeros(shape, x.dtype)
@@ -71,11 +70,9 @@ def _slices():
         for axis in (0, 1, (0, 1)):
             yield Case(name, (X,), flip, {"axis": axis})
     yield Case("reverse", (X,), flip, {"axis": -1}, mxnet=False, why=OURS)
-    yield Case("reverse", (X,), lambda x, axis: x, {"axis": ()})
     for shape in EDGE_SHAPES[1:]:
         mxnet = 0 not in shape
         yield Case("reverse", (draw(shape),), flip, {"axis": 0}, mxnet=mxnet, why=SCALAR)
-    yield Case("reverse", (draw((1200, 500)),), flip, {"axis": 1}, grad=False)
 
 
 def _pads():
@@ -129,7 +126,6 @@ def _joins():
     yield Case("concat", (a, b, c), concat)
     yield Case("Concat", (a, b), concat, {"dim": 1})
     yield Case("concat", (a, b), concat, {"dim": -1})
-    yield Case("concat", (a,), concat, {"dim": 0})
     yield Case("concat", (draw((2, 1, 3)), draw((2, 5, 3))), concat)
     yield Case("concat", (draw((3,)), draw((2,))), concat, {"dim": 0})
     for dtype in ("float16", "float64", "int32", "int8"):
@@ -138,8 +134,6 @@ def _joins():
     yield Case(
         "concat", (draw((0, 3)), a, draw((0, 3))), concat, {"dim": 0}, mxnet=False, why=SCALAR
     )
-    yield Case("concat", (draw((0,)), draw((0,))), concat, {"dim": 0}, mxnet=False, why=SCALAR)
-    yield Case("concat", (draw((700, 500)), draw((700, 600))), concat, grad=False)
     for axis in (0, 1, -1):
         yield Case("stack", (a, draw((2, 3), seed=1)), stack, {"axis": axis})
     yield Case("stack", (a,), stack, {"axis": 2})
@@ -165,9 +159,6 @@ def _splits():
     ):  # fmt: skip
         yield Case("split", (x,), split, attrs)
     yield Case("SliceChannel", (x,), split, {"num_outputs": 2, "axis": 1})
-    yield Case("split", (draw((1, 3)),), split, {"num_outputs": 1, "axis": 0, "squeeze_axis": True})
-    yield Case("split", (draw((0, 4)),), split, {"num_outputs": 2}, mxnet=False, why=SCALAR)
-    yield Case("split", (draw((700, 900)),), split, {"num_outputs": 2}, grad=False)
 
     def split_v2(x, indices_or_sections, axis=0, squeeze_axis=False):
         parts = np.split(x, indices_or_sections, axis)

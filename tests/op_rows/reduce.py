@@ -120,16 +120,6 @@ def _rows_of_reductions():
                 atol=1e-3, grad=False, mxnet=False, why="the same as for small ones",
             )  # fmt: skip
 
-    # Over the first axis and short rows at the end, as of images: the first goes first.
-    for dtype, rtol in (("float32", 1e-5), ("float64", 1e-12), ("float16", 2e-3), ("int8", 0)):
-        for attrs in ({"axis": 1, "exclude": True}, {"axis": (0, 3), "keepdims": True}):
-            x = draw((8, 6, 5, 9), 1, 3, dtype)
-            yield Case("sum", (x,), reduction(wide(np.sum)), attrs, rtol=rtol, grad=False)
-    x = draw((8, 6, 5, 9), dtype="bool")
-    yield Case("sum", (x,), reduction(np.sum, "int64"), {"axis": (0, 2, 3)}, mxnet=False, why=OURS)
-    yield Case("nansum", (spoilt((8, 6, 5, 9)),), reduction(wide(np.nansum)), {"axis": (0, 2, 3)},
-               rtol=1e-5, grad=False)  # fmt: skip
-
 
 def length(x, ord=2, axis=None, out_dtype=None, keepdims=False):
     """The norm in double precision."""

@@ -158,56 +158,15 @@ def slopes(f, inputs, heads, step=1e-6):
     return grads
 
 
-def step(mode, a, c, h, cell=None):
-    if mode == "gru":
-        return [gru(a, c, h)]
-    if mode == "lstm":
-        return list(lstm(a, c, cell))
-    return [np.tanh(a + c) if mode == "rnn_tanh" else np.maximum(a + c, 0)]
-
-
-def way_back(mode, x, i2h, h2h, h, cell, g, g_cell):
-    """Gradients of a and c of all steps, and of the first states, by differences step by step."""
-    before, states = [], [h] if cell is None else [h, cell]
-    for xt in x:
-        before.append((xt @ i2h.T, states[0] @ h2h.T, *states))
-        states = step(mode, *before[-1])
-    dh, others = np.zeros(h.shape), [] if cell is None else [g_cell]
-    da, dc = [], []
-    for inputs, gt in zip(before[::-1], g[::-1]):
-        heads = [dh + gt, *others]
-        ga, gc, direct, *others = slopes(lambda *i: step(mode, *i), inputs, heads)
-        da.insert(0, ga)
-        dc.insert(0, gc)
-        # h comes into the step through c, too.
-        dh = gc @ h2h + direct
-    return np.array(da), np.array(dc), [dh, *others]
-
-
 for mode, shape, H, dtype in LAYERS:
     x, i2h, h2h, bias, _, *states = one_layer(mode, shape, H, dtype)
-    y, *last, reserve = RNN_LAYER.compute(np, x, i2h, h2h, 0 * bias, 0 * bias, *states, mode=mode)
+    inputs = (x, i2h, h2h, 0 * bias, 0 * bias, *states)
+    y, *last, reserve = RNN_LAYER.compute(np, *inputs, mode=mode)
     g, *g_cell = (draw(a.shape, seed=7, dtype=dtype) for a in (y, *last))
-    with_time = [a.reshape(-1, *a.shape[-2:]).astype("float64") for a in (x, g, y)]
-    da, dc, first = way_back(
-        mode,
-        with_time[0],
-        i2h,
-        h2h,
-        states[0],
-        (*states, None)[1],
-        with_time[1],
-        (*g_cell, None)[0],
-    )
-    dx = (da @ i2h).reshape(x.shape)
-    steps, hs = with_time[0], np.concatenate([states[0][None], with_time[2][:-1]])
-    weights = [
-        np.einsum("tng,tnc->gc", da, steps), np.einsum("tng,tnh->gh", dc, hs), da.sum((0, 1)),
-        dc.sum((0, 1)),
-    ]  # fmt: skip
+    grads = slopes(lambda *i, mode=mode: layer(*i, mode=mode), inputs, (g, *g_cell))
     loose = {"rtol": 1e-4, "atol": 2e-6, "grad": False, "mxnet": False, "why": OWN}
     for wants_data in (True, False):
-        want = [a.astype(dtype) for a in (*[dx] * wants_data, *weights, *first)]
+        want = [a.astype(dtype) for a in grads[0 if wants_data else 1 :]]
         attrs = {"mode": mode, "n_parameters": 4, "wants_data": wants_data}
         lstm_only = [states[1], 0 * states[0], *g_cell] if g_cell else []
         given = (g, y, reserve, x, states[0], i2h, h2h, bias, bias, *lstm_only)

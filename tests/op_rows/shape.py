@@ -55,7 +55,6 @@ def _reshapes():
         )
     for shape, target, result in REVERSED:
         yield Case("reshape", (draw(shape),), to(result), {"shape": target, "reverse": True})
-    yield Case("Reshape", (X,), to((3, 8)), {"shape": (3, 8)})
     for shape, target, result in (
         ((1,), (), ()), ((), (1, 1), (1, 1)), ((2, 3), (-1,), (6,)), ((0, 4), (2, 0), (2, 0)),
         ((0, 3), (-1, 3), (0, 3)), ((2, 6), (3, -1, 2), (3, 2, 2)),
@@ -64,14 +63,11 @@ def _reshapes():
                    x.reshape(result), {"newshape": target}, mxnet=False,
                    why="MXNet has this op only under NumPy's rules of shapes")  # fmt: skip
     yield Case("reshape_like", (X, draw((6, 4))), lambda a, b: a.reshape(6, 4))
-    yield Case("reshape_like", (draw((0, 4)), draw((2, 0))), lambda a, b: a.reshape(2, 0),
-               mxnet=False, why=SCALAR)  # fmt: skip
     for shape in (*EDGE_SHAPES[1:], (2, 3), (2, 3, 4)):
         n = shape[0]
         rest = int(np.prod(shape[1:]))
         yield Case("flatten", (draw(shape),), lambda x, n=n, rest=rest: x.reshape(n, rest),
                    **known(shape))  # fmt: skip
-    yield Case("Flatten", (X,), lambda x: x.reshape(2, 12))
     for shape, axis in (((2, 3), 0), ((2, 3), 2), ((2, 3), -1), ((2, 3), -3), ((1,), 1), ((), 0),
                         ((3, 0), 1)):  # fmt: skip
         yield Case("expand_dims", (draw(shape),), np.expand_dims, {"axis": axis}, **known(shape))
@@ -98,12 +94,9 @@ def _orders():
     for dtype in ("float16", "int32", "uint8", "bool"):
         yield Case("transpose", (draw((2, 3), dtype=dtype),), transposed, mxnet=dtype != "bool",
                    why=OURS)  # fmt: skip
-    for shape, axes in (((1000, 600), ()), ((3, 600, 500), (0, 2, 1))):  # copied in tiles
-        yield Case("transpose", (draw(shape),), transposed, {"axes": axes}, grad=False)
     for dim1, dim2 in ((0, 1), (0, 2), (-1, 0), (1, 1)):
         swapped = lambda x, dim1, dim2: np.swapaxes(x, dim1, dim2)  # noqa: E731
         yield Case("swapaxes", (X,), swapped, {"dim1": dim1, "dim2": dim2})
-    yield Case("SwapAxis", (X,), lambda x: x)
 
     def blocks(x, block_size):
         N, C, H, W = x.shape
@@ -121,8 +114,6 @@ def _orders():
         x = draw(shape)
         yield Case("depth_to_space", (x,), blocks, {"block_size": block})
         yield Case("space_to_depth", (blocks(x, block),), depths, {"block_size": block})
-    yield Case("depth_to_space", (draw((0, 4, 2, 2)),), blocks, {"block_size": 2}, mxnet=False,
-               why=SCALAR)  # fmt: skip
 
 
 def _broadcasts():
@@ -140,8 +131,6 @@ def _broadcasts():
             "broadcast_to", (draw(shape),), to_shape, {"shape": target}, mxnet=False, why=OURS
         )
     yield Case("broadcast_to", (draw((1, 3), dtype="int8"),), to_shape, {"shape": (2, 3)})
-    big = draw((1, 512))  # copied in pieces
-    yield Case("broadcast_to", (big,), to_shape, {"shape": (1200, 512)}, grad=False)
 
     def along(x, axis, size):
         shape = list(x.shape)
@@ -152,13 +141,7 @@ def _broadcasts():
     for name in ("broadcast_axis", "broadcast_axes"):
         for axis, size in ((0, 4), ((0, 2), (4, 5)), ((), ())):
             yield Case(name, (x,), along, {"axis": axis, "size": size})
-    for axis, size in ((-2, 6), (0, 0)):
-        yield Case(
-            "broadcast_axis", (x,), along, {"axis": axis, "size": size}, mxnet=False, why=OURS
-        )
     yield Case("broadcast_like", (x, draw((4, 3, 5, 2))), lambda a, b: np.broadcast_to(a, b.shape))
-    yield Case("broadcast_like", (draw((1, 3)), draw((0, 3))), lambda a, b: a[:0], mxnet=False,
-               why=SCALAR)  # fmt: skip
 
     for shape in ((2, 3), (2, 1, 3), (4,)):
         for reps in (2, (2, 3), (2, 1, 2), (1, 1), ()):
@@ -170,8 +153,6 @@ def _broadcasts():
     for shape, axis, n in (((), None, 2), ((3, 0), 0, 2), ((3, 0), None, 2), ((2, 3), 1, 0)):
         yield Case("repeat", (draw(shape),), np.repeat, {"repeats": n, "axis": axis}, mxnet=False,
                    why=SCALAR)  # fmt: skip
-    yield Case("repeat", (draw((600, 300)),), np.repeat, {"repeats": 3, "axis": 0}, grad=False)
-    yield Case("tile", (draw((3, 2), dtype="int32"),), np.tile, {"reps": (1, 2)})
 
 
 def _diagonals():
@@ -185,8 +166,6 @@ def _diagonals():
     for attrs in ({}, {"k": 1}, {"axis1": 1, "axis2": 2}, {"axis1": -2, "axis2": -1, "k": 1},
                   {"axis1": 2, "axis2": 0, "k": -1}):  # fmt: skip
         yield Case("diag", (X,), diag, attrs)
-    for shape, k in (((0,), 0), ((1,), 0), ((3, 0), 0), ((3, 4), 4), ((3, 4), -3)):
-        yield Case("diag", (draw(shape),), diag, {"k": k}, mxnet=shape == (1,), why=SCALAR)
 
     def undiag(g, shape, k, axis1, axis2):
         y = np.zeros(shape, g.dtype)

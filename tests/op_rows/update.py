@@ -138,7 +138,6 @@ MOMENTUM = {"lr": 0.1, "momentum": 0.9}
 BETAS = {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-3}
 RULES = [
     ("sgd_update", sgd, (), {"lr": 0.1}),
-    ("sgd_update", sgd, (), {"lr": 0.1, "lazy_update": False}),
     ("sgd_mom_update", sgd_mom, (MOM,), MOMENTUM),
     ("nag_mom_update", nag_mom, (MOM,), MOMENTUM),
     ("signsgd_update", signsgd, (), {"lr": 0.1}),
@@ -211,12 +210,9 @@ ROWS += [
     )
     for r1, r2, bounds in (
         (2, 3, {}),
-        (0, 3, {}),
         (2, 0, {}),
         (2, 3, {"lower_bound": 2.5}),
         (2, 3, {"upper_bound": 1.5}),
-        (0, 3, {"lower_bound": 2.5}),
-        (2, 3, {"lower_bound": 0.0, "upper_bound": 0.0}),
     )
 ]  # fmt: skip
 
@@ -266,7 +262,6 @@ ROWS += [
     for arrays, no_empty in (
         ((WEIGHT,), True),
         ((WEIGHT, W2, M2), True),
-        ((draw((700, 500)),), True),
         ((draw((0,)), W2), False),
     )
 ]  # fmt: skip

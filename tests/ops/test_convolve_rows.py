@@ -8,7 +8,6 @@ from convolutions import all_three, check_workers_change_no_bit, way_of
 from op_rows import conv as plain
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda.kernels import convolve as convolve_columns
 from d2lmini.ops import conv_im2col, conv_toeplitz
 from d2lmini.ops.windows import geometry
 
@@ -72,19 +71,6 @@ def test_the_bias_is_added_once_to_each_output(monkeypatch, way):
         way.convolve(np, x, w, geo, 1, plain_y)
         np.testing.assert_array_equal(y, plain_y + bias.reshape(-1, *(1,) * len(geo.out)))
     conv_im2col._tiles_of.cache_clear()
-
-
-def test_chosen_for_few_channels_and_many_images():
-    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2) is conv_toeplitz
-    assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
-    assert way_of(1, (6, 1, 5, 5), (28, 28), pad=2) is conv_im2col
-    assert way_of(32, (64, 64, 3, 3), (32, 32), pad=1, stride=2) is conv_im2col
-    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1, stride=2) is conv_im2col
-    assert way_of(64, (100, 100, 3), (500,)) is conv_im2col
-    assert way_of(8, (4, 4, 3, 3, 3), (8, 8, 8)) is conv_im2col
-    # Groups, and a GPU's arrays, go elsewhere.
-    assert way_of(256, (16, 3, 5, 5), (14, 14), groups=2) is conv_im2col
-    assert way_of(256, (6, 1, 5, 5), (28, 28), pad=2, xp=object()) is convolve_columns
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

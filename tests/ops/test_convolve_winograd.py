@@ -8,28 +8,11 @@ import pytest
 from convolutions import all_three, check_workers_change_no_bit, way_of
 from op_rows import conv as plain
 
-from d2lmini.ops import conv_im2col, conv_toeplitz, conv_winograd
-from d2lmini.ops.conv_winograd import FINITE, POINTS, of_filters, values, winograd
+from d2lmini.ops import conv_im2col, conv_winograd
+from d2lmini.ops.conv_winograd import POINTS
 from d2lmini.ops.windows import geometry
 
 THREE = {"kernel": (3, 3), "stride": (1, 1), "dilate": (1, 1), "pad": (1, 1)}
-
-
-@pytest.mark.parametrize("r", range(2, POINTS))
-def test_what_is_multiplied_at_the_points_is_the_filter_slid_over_the_places(r):
-    """Also where all but one number are zero: the matrices are right one by one."""
-    A, B, G = winograd(r, "float64")
-    for d in np.eye(POINTS):
-        for w in np.eye(r):
-            want = [d[i : i + r] @ w for i in range(POINTS + 1 - r)]
-            np.testing.assert_allclose(A.T @ ((G @ w) * (B @ d)), want, atol=1e-14)
-
-
-def test_values_are_those_of_polynomials():
-    polynomial = np.array([2.0, -1, 3])  # 2 - t + 3 t^2
-    want = [*np.polynomial.polynomial.polyval(FINITE, polynomial), 3]
-    np.testing.assert_allclose(values(3) @ polynomial, want)
-    assert of_filters((3, 5), "float32").shape == (POINTS * POINTS, 15)
 
 
 def draw_case(rng):
@@ -79,23 +62,6 @@ def test_few_digits_are_lost():
         off = (got - want) / want.std()
         assert np.sqrt(np.mean(off**2)) < 3e-6
         assert abs(off).max() < 4e-5
-
-
-def test_chosen_for_many_channels_and_windows_at_every_place():
-    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1) is conv_winograd
-    assert way_of(32, (512, 512, 3, 3), (4, 4), pad=1) is conv_winograd
-    assert way_of(1, (64, 64, 3, 3), (224, 224), pad=1) is conv_winograd
-    assert way_of(16, (192, 64, 5, 5), (13, 13), pad=2) is conv_winograd
-    # Few channels, few tiles for the values of so many filters, or more of these than are held.
-    assert way_of(256, (16, 6, 5, 5), (14, 14)) is conv_toeplitz
-    assert way_of(32, (64, 3, 3, 3), (28, 28), pad=1) is conv_im2col
-    assert way_of(1, (512, 512, 3, 3), (7, 7), pad=1) is conv_im2col
-    assert way_of(64, (1024, 512, 3, 3), (14, 14), pad=1) is conv_im2col
-    # Strides, more padding than the kernel is long, kernels as long as a tile or of one place.
-    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=1, stride=2) is conv_im2col
-    assert way_of(32, (64, 64, 3, 3), (28, 28), pad=3) is conv_im2col
-    assert way_of(32, (64, 64, 6, 6), (28, 28)) is conv_im2col
-    assert way_of(32, (64, 64, 1, 3), (28, 28)) is conv_im2col
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

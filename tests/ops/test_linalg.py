@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from d2lmini import MXNetError, nd
-from d2lmini.device import blas
 from d2lmini.ops import conv_algorithms, conv_im2col
 from d2lmini.ops.core import registry
 from d2lmini.ops.windows import geometry
@@ -20,30 +17,10 @@ def array(*shape, dtype="float32"):
     return nd.array(rng.uniform(-1, 1, shape), dtype=dtype)
 
 
-@pytest.mark.parametrize("transpose_a", [False, True])
-@pytest.mark.parametrize("transpose_b", [False, True])
-def test_dot_writes_where_it_is_told_and_copies_no_operand(transpose_a, transpose_b):
-    a, b = rng.uniform(-1, 1, (2, 300, 300)).astype("float32")
-    out = np.empty_like(a)
-    attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b, "out": out}
-    blas.threads()  # imports a library, once
-    tracemalloc.start()
-    try:
-        result = registry["dot"].compute(np, a, b, **attrs)
-        assert tracemalloc.get_traced_memory()[1] < a.nbytes / 10
-    finally:
-        tracemalloc.stop()
-    assert result is out
-    want = (a.T if transpose_a else a) @ (b.T if transpose_b else b)
-    np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     "name, shapes, attrs, flops",
     [
         ("dot", [(3, 4), (4, 5)], {}, 2 * 3 * 4 * 5),
-        ("dot", [(4, 3), (5, 4)], {"transpose_a": True, "transpose_b": True}, 2 * 3 * 4 * 5),
-        ("dot", [(4,), (4,)], {}, 2 * 4),
         ("dot", [(2, 3, 4), (4, 5, 6)], {}, 2 * 6 * 4 * 30),
         ("batch_dot", [(7, 4, 3), (7, 4, 5)], {"transpose_a": True}, 7 * 2 * 3 * 4 * 5),
         ("linalg_gemm2", [(3, 4), (4, 5)], {"alpha": 2.0}, 2 * 3 * 4 * 5),
@@ -70,11 +47,8 @@ def test_cost_of_products_is_exact(name, shapes, attrs, flops):
     "name, shapes, attrs, says",
     [
         ("dot", [(2, 3), (4, 5)], {}, r"dot: inner sizes differ: a is \(2, 3\), b is \(4, 5\)"),
-        ("dot", [(2, 3), (4, 3)], {}, "did you mean transpose_b=True"),
         ("batch_dot", [(2, 3, 4), (1, 4, 5)], {}, "agree on all but the last two"),
-        ("batch_dot", [(3, 4), (4, 5)], {}, "use dot"),
         ("batch_dot", [(2, 3, 4), (2, 3, 4)], {}, "inner sizes differ"),
-        ("linalg_gemm2", [(3,), (3,)], {}, "matrices or batches"),
         ("linalg_gemm2", [(2, 3, 4), (4, 3, 5)], {"axis": -1}, "not a row axis"),
         ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3)], {}, "'bias' is missing: no_bias=False"),
         (
@@ -83,7 +57,6 @@ def test_cost_of_products_is_exact(name, shapes, attrs, flops):
             {"no_bias": True},
             "'bias' was given, but is not used with no_bias=True",
         ),
-        ("Convolution", [(1, 2, 2, 2), (3, 2, 3, 3), (3,)], {}, "kernel exceeds the input"),
         ("Convolution", [(1, 2, 5, 5), (4, 2, 3, 3), (3,)], {}, "weight is"),
         (
             "Convolution",
@@ -92,10 +65,8 @@ def test_cost_of_products_is_exact(name, shapes, attrs, flops):
             "one number per axis",
         ),
         ("Convolution", [(1, 2, 5, 5), (3, 2, 3, 3), (3,)], {"num_group": 2}, "equal parts"),
-        ("Convolution", [(1, 5, 5, 2), (3, 3, 3, 2), (3,)], {"layout": "NHWC"}, "only 'NCHW'"),
         ("Deconvolution", [(1, 2, 2, 2), (2, 3, 3, 3)], {"adj": (1, 1)}, r"in \[0, stride\)"),
         ("Deconvolution", [(1, 2, 2, 2), (2, 3, 3, 3)], {"target_shape": (9, 9)}, "at most"),
-        ("Deconvolution", [(1, 2, 2, 2), (3, 3, 3, 3)], {}, "weight is"),
     ],
 )
 def test_shapes_that_do_not_fit_are_explained_at_the_call(name, shapes, attrs, says):
@@ -111,7 +82,6 @@ def test_shapes_that_do_not_fit_are_explained_at_the_call(name, shapes, attrs, s
         ("dot", ("float32", "float64"), "dtypes differ"),
         ("dot", ("bool", "bool"), "does not support bool"),
         ("linalg_gemm2", ("float16", "float16"), "float32 or float64"),
-        ("linalg_gemm2", ("int32", "int32"), "floating point, got int32"),
     ],
 )
 def test_dtypes_that_do_not_fit_are_explained_at_the_call(name, dtypes, says):
@@ -156,19 +126,6 @@ def test_convolution_is_the_same_by_tiles_of_any_size(
     conv_im2col._tiles_of.cache_clear()
 
 
-def test_one_product_is_three_views_of_itself():
-    """<x * w, g> = <x, D(g, w)> = <w, W(x, g)>: convolution and its two adjoints."""
-    how = {"kernel": (3, 3), "stride": (2, 1), "dilate": (1, 2), "pad": (1, 0), "num_group": 1}
-    x, w = array(2, 3, 7, 8, dtype="float64"), array(4, 3, 3, 3, dtype="float64")
-    y = nd.Convolution(x, w, num_filter=4, no_bias=True, **how)
-    g = array(*y.shape, dtype="float64")
-    how = {"geo": geometry((7, 8), *list(how.values())[:4]), "num_group": 1}
-    dx = registry["_conv_backward_data"](g, w, **how)
-    dw = registry["_conv_backward_weight"](x, g, **how)
-    products = [(a * b).sum().asscalar() for a, b in ((y, g), (x, dx), (w, dw))]
-    np.testing.assert_allclose(products, products[0], rtol=1e-12)
-
-
 def test_max_pooling_sends_gradients_to_the_first_largest_of_each_window():
     """Against a search of each window, on small integers, so that there are ties."""
     for _ in range(60):
@@ -195,20 +152,6 @@ def test_windows_that_begin_in_the_padding_leave_no_place_unwritten():
     pool = geometry((6, 7), (3, 1), (3, 1), (), (1, 0))
     registry["_max_pooling_backward"].compute(np, g, x, g, out=dx, pool=pool)
     assert dx[0, 0].any(axis=1).tolist() == [True, False, True, False, False, False]
-
-
-def test_gradients_of_max_pooling_keep_their_bits():
-    g = np.array([np.inf, -np.inf, np.nan, -0.0], "float32").reshape(1, 1, 2, 2)
-    x = rng.permutation(16).astype("float32").reshape(1, 1, 4, 4)
-    how = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0)}
-    y = registry["Pooling"].compute(np, x, **how)
-    pool = geometry((4, 4), (2, 2), (2, 2), (), ())
-    dx = registry["_max_pooling_backward"].compute(np, g, x, y, pool=pool)
-    windows = dx.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4)
-    largest = x.reshape(2, 2, 2, 2).swapaxes(1, 2).reshape(4, 4).argmax(axis=1)
-    assert windows[range(4), largest].tobytes() == g.tobytes()
-    windows[range(4), largest] = 0
-    assert not windows.any()
 
 
 def _check_max_pooling(size, how, dtype):

@@ -7,7 +7,6 @@ import pytest
 
 import d2lmini
 from d2lmini import MXNetError, nd
-from d2lmini.ops import pool
 from d2lmini.ops.core import ALL, modes, registry
 from d2lmini.ops.random_state import Key
 
@@ -33,12 +32,6 @@ def test_dropout_in_training_keeps_the_mean_and_scales_what_is_left(training):
     assert set(np.unique(y)) == {0, np.float32(1.25)}
     assert abs((y == 0).mean() - 0.2) < 0.002
     assert abs(y.mean() - 1) < 0.003
-
-
-def test_dropout_outside_training_is_the_identity_unless_always():
-    x = array(50, 50)
-    assert (nd.Dropout(x, p=0.9).asnumpy() == x.asnumpy()).all()
-    assert (nd.Dropout(x, p=0.9, mode="always").asnumpy() == 0).mean() > 0.8
 
 
 def test_dropout_along_axes_shares_one_fate(training):
@@ -181,10 +174,7 @@ def softmax_loss_gradient(
     "shape, label, attrs",
     [
         ((3, 4), (3,), {}),
-        ((3, 4), (3,), {"use_ignore": True}),
         ((3, 4), (3,), {"use_ignore": True, "ignore_label": 2.0, "grad_scale": 0.5}),
-        ((3, 4), (3,), {"normalization": "batch"}),
-        ((3, 4), (3,), {"normalization": "valid", "use_ignore": True}),
         ((3, 4), (3,), {"normalization": "valid", "grad_scale": 3.0}),
         ((2, 3, 2), (2,), {"normalization": "batch"}),
         ((2, 3, 4), (2, 4), {"multi_output": True}),
@@ -202,37 +192,7 @@ def test_softmax_output_sends_back_the_gradient_of_the_cross_entropy(shape, labe
     assert dlabel is None
 
 
-@pytest.mark.parametrize("dtype, bound", [("float32", 4), ("float64", 4)])
-def test_softrelu_and_elu_are_right_to_the_last_digits(dtype, bound):
-    """Also where log1p and expm1 are needed, at the ends, and for what is no number."""
-    x = np.concatenate([np.linspace(-80, 80, 4001), np.geomspace(1e-30, 1, 500)]).astype(dtype)
-    x = np.concatenate([x, -x, np.array([np.inf, -np.inf, np.nan, 0, -1e4, 1e4], dtype)])
-    exact = x.astype("longdouble")
-    with np.errstate(all="ignore"):
-        soft = np.maximum(exact, 0) + np.log1p(np.exp(-abs(exact)))
-        elu = np.where(exact > 0, exact, np.expm1(exact))
-    for got, want in (
-        (nd.Activation(nd.array(x, dtype=dtype), act_type="softrelu"), soft),
-        (nd.LeakyReLU(nd.array(x, dtype=dtype), act_type="elu", slope=1.0), elu),
-    ):
-        rtol = bound * np.finfo(dtype).eps
-        np.testing.assert_allclose(got.asnumpy(), want.astype(dtype), rtol, np.finfo(dtype).tiny)
-
-
 # -- work in pieces, and errors -------------------------------------------------------------------
-
-
-def test_pooling_is_the_same_in_pieces_of_any_size(monkeypatch):
-    x = array(5, 4, 6, 3)
-    run = [
-        lambda: nd.Pooling(x, kernel=(3, 2), stride=(2, 1), pad=(1, 0), pool_type="avg"),
-        lambda: nd.Pooling(x, kernel=(3, 2), stride=(2, 1), pad=(1, 0), pool_type="max"),
-    ]
-    whole = [f().asnumpy() for f in run]
-    for grain in (1, 7, 100):
-        monkeypatch.setattr(pool, "GRAIN", grain)
-        for f, want in zip(run, whole):
-            assert (f().asnumpy() == want).all()
 
 
 @pytest.mark.parametrize(
@@ -240,24 +200,17 @@ def test_pooling_is_the_same_in_pieces_of_any_size(monkeypatch):
     [
         ("Activation", [(2,)], {"act_type": "gelu"}, "act_type='gelu' is unknown"),
         ("LeakyReLU", [(2, 3)], {"act_type": "prelu"}, "'gamma' is missing"),
-        ("LeakyReLU", [(2, 3)], {"act_type": "rrelu"}, "act_type='rrelu' is unknown"),
-        ("Pooling", [(1, 1, 5)], {"kernel": (2,), "pool_type": "lp"}, "pool_type='lp' is unknown"),
-        ("LeakyReLU", [(2, 3), (1,)], {}, "'gamma' was given"),
         ("LeakyReLU", [(2, 3, 4), (4,)], {"act_type": "prelu"}, "one slope for each channel"),
         ("softmax", [(2, 3)], {"axis": 2}, "axis=2 is out of range"),
-        ("softmax", [()], {}, "out of range for an array of 0 axes"),
         ("softmax", [(2, 3)], {"temperature": 0}, "temperature must not be 0"),
         ("SoftmaxOutput", [(3, 4), (4,)], {}, r"label is \(4,\), need \(3, 4\) or \(3,\)"),
         ("FullyConnected", [(3, 4), (2, 5), (2,)], {"num_hidden": 2}, r"weight is \(2, 5\)"),
-        ("FullyConnected", [(3, 4), (2, 4)], {"num_hidden": 2}, "'bias' is missing"),
         ("Dropout", [(3,)], {"p": 1.5}, "p=1.5 is not a probability"),
-        ("Dropout", [(3,)], {"axes": (1,)}, "out of range"),
         ("L2Normalization", [(3, 4)], {"mode": "channel"}, "needs more axes"),
         ("LayerNorm", [(3, 4), (3,), (3,)], {}, r"gamma is \(3,\), need \(4,\)"),
         ("InstanceNorm", [(3, 4), (4,), (4,)], {}, "three axes or more"),
         ("GroupNorm", [(2, 4, 3), (3,), (3,)], {"num_groups": 3}, "equal groups"),
         ("BatchNorm", [(2, 3), (3,), (3,), (3,), (2,)], {}, r"moving_var is \(2,\)"),
-        ("Pooling", [(1, 1, 5, 5)], {"kernel": (7, 7)}, "kernel exceeds the input"),
         ("Pooling", [(1, 1, 5, 5)], {"kernel": (2, 2), "pad": (2, 2)}, "lies in padding"),
         ("Pooling", [(1, 1, 5, 5)], {"kernel": (2, 2), "stride": (0, 1)}, "one number per axis"),
         (
@@ -266,22 +219,8 @@ def test_pooling_is_the_same_in_pieces_of_any_size(monkeypatch):
             {"kernel": (2,), "pool_type": "min"},
             "pool_type='min' is unknown",
         ),
-        ("Pooling", [(1, 1, 5)], {"kernel": (2,), "pooling_convention": "same"}, "is unknown"),
-        ("Pooling", [(1, 5, 5, 1)], {"kernel": (2, 2), "layout": "NHWC"}, "only 'NCHW'"),
     ],
 )
 def test_what_does_not_fit_is_explained_at_the_call(name, shapes, attrs, says):
     with pytest.raises(MXNetError, match=f"{name}: .*{says}"):
         getattr(nd, name)(*(array(*shape) for shape in shapes), **attrs)
-
-
-@pytest.mark.parametrize(
-    "name, attrs",
-    [
-        ("Activation", {"act_type": "relu"}), ("LeakyReLU", {}), ("softmax", {}), ("Dropout", {}),
-        ("L2Normalization", {}), ("Pooling", {"kernel": (1,)}),
-    ],
-)  # fmt: skip
-def test_integers_are_refused_with_the_way_out(name, attrs):
-    with pytest.raises(MXNetError, match=r"floating point, got int32; convert with \.astype"):
-        getattr(nd, name)(nd.ones((2, 2, 2), dtype="int32"), **attrs)

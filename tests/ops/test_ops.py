@@ -24,7 +24,6 @@ from op_rows.table import (
     saved_value,
 )
 from oracle import Oracle, OracleDied
-from rows import by, over
 
 import d2lmini
 from d2lmini import autograd, engine, nd
@@ -184,30 +183,6 @@ def test_examples_in_the_docstrings_of_ops_run():
         runner.run(finder.get_doctest(inspect.cleandoc(text), {"nd": nd}, name, None, None))
     failed, tried = runner.summarize(verbose=False)
     assert not failed and tried > 25
-
-
-UFUNCS = [
-    (name, dtype)
-    for dtype in ("float16", "float32", "float64")
-    for name in sorted({op.name for op in registry.values() if op.ufunc})
-]
-
-
-@over("name, dtype", by(lambda row: row[0], UFUNCS), name="-".join)
-def test_ops_that_are_one_ufunc_are_just_that(name: str, dtype: str):
-    """What lets tiny arrays take the short road: same bits, same dtype as the op's own function."""
-    op = registry[name]
-    rng = np.random.default_rng(0)
-    arrays = [rng.uniform(-3, 3, (5, 4)).astype(dtype) for _ in op.input_names]
-    attrs = {"scalar": 1.7} if "scalar" in op.attr_names else {}
-    numbers = [np.array(1.7, dtype)] if attrs else []
-    with np.errstate(all="ignore"):
-        want = op.compute(np, *arrays, **attrs)
-        got = op.ufunc(*arrays, *numbers)
-    assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
-    assert op.attr_names in ((), ("scalar",))
-    small = find(name)(*[nd.array(a, dtype=dtype) for a in arrays], **attrs).asnumpy()
-    assert small.tobytes() == want.tobytes()
 
 
 def test_rows_that_real_mxnet_does_not_get_say_why():

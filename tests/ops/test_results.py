@@ -204,18 +204,3 @@ def test_ways_to_a_transposed_array(how: str, n: int):
         for name, way in WAYS.items():
             for _ in range(CALLS):
                 check(way(nd.array(np.concatenate([A] * n, axis=1))), name)
-
-
-def test_writes_into_a_transposed_array_arrive():
-    for _ in range(CALLS):
-        x = nd.transpose(nd.array([[1.0, 2], [3, 4], [5, 6]]))
-        x[0] = -1
-        assert x.asnumpy().tolist() == [[-1, -1, -1], [2, 4, 6]]
-
-
-def test_an_array_in_another_order_is_refused_as_memory():
-    from d2lmini import cpu, storage
-
-    chunk = storage.Chunk(storage.pool_of(cpu()), 24)
-    with pytest.raises(AssertionError, match="C order"):
-        chunk.adopt(np.zeros((3, 2), "float32").T)

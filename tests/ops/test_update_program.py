@@ -68,33 +68,3 @@ def test_float16_and_its_master_copy_compute_the_formula(name):
     assert (y.dtype, master.dtype) == ("float16", "float32")
     np.testing.assert_allclose(master, want, rtol=1e-4)
     np.testing.assert_allclose(op.compute(np, *arrays, **attrs), want, rtol=0.05)
-
-
-#: Passes over the arrays: without decay and with it.
-PASSES = {
-    "sgd_update": (2, 4), "sgd_mom_update": (4, 6), "nag_mom_update": (6, 8),
-    "signsgd_update": (3, 4),
-    "signum_update": (6, 8), "adam_update": (12, 15),
-    "_adagrad_update": (8, 10), "rmsprop_update": (9, 12), "rmspropalex_update": (16, 19),
-    "_adadelta_update": (15, 17), "_adamax_update": (10, 12),
-    "ftml_update": (18, 21), "ftrl_update": (20, 21), "lamb_update_phase1": (12, 14),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_a_program_makes_few_passes(name):
-    formula = RULES[name].compute.bind.__self__
-    found = []
-    for wd in (0.0, 0.1):
-        attrs = attributes_of(RULES[name], {"wd": wd, "rescale_grad": 0.5})
-        _, _, steps = formula.program(tuple(attrs.values())).text.partition("def step")
-        found.append(steps.count("(") - 1)
-    assert tuple(found) == PASSES[name]
-
-
-def test_one_program_serves_all_rates():
-    formula = RULES["adam_update"].compute.bind.__self__
-    attrs = attributes_of(RULES["adam_update"], {})
-    one = formula.program(tuple(attrs.values()))
-    assert formula.program(tuple((attrs | {"lr": 0.0, "beta1": 0.5}).values())) is one
-    assert formula.program(tuple((attrs | {"wd": 0.5}).values())) is not one

@@ -7,7 +7,6 @@ asks for the first draw, errors included. Both libraries run the program (`execu
 finds the first difference:
 
     python tests/generators/sweep/run.py                       # the table, by module
-    python tests/generators/sweep/run.py --show nd.topk 17     # one program, and both answers
 
 What d2lmini leaves out is not drawn (`migration_table.look_up` asks the library itself), and a
 difference that is wanted stands with its reason in `tools/listed_differences.py`, which

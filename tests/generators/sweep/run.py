@@ -3,7 +3,6 @@
     python tests/generators/sweep/run.py                         # 20 questions for each name
     python tests/generators/sweep/run.py nd gluon --seeds 50     # some modules, more questions
     python tests/generators/sweep/run.py --list                  # and what differs, listed or not
-    python tests/generators/sweep/run.py --show nd.topk 17       # one program, and both answers
 
 Of each module the table has two shares. `strict` counts every call; `rest` leaves those calls out
 whose difference is in `tools/listed_differences.py`. D2LMINI_MXNET_PYTHON names the interpreter
@@ -30,12 +29,6 @@ from oracle import Oracle, OracleDied, OracleError  # noqa: E402
 
 from generators.sweep import calls, draw, execute  # noqa: E402
 from generators.sweep.compare import difference  # noqa: E402
-
-#: What a program of the sweep needs to run as it is.
-HEAD = """import numpy as np, mxnet as mx
-from mxnet import autograd, gluon, init, nd, sym
-keep = print
-"""
 
 
 class Case(NamedTuple):
@@ -162,16 +155,6 @@ def differences(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
-def show(path: str, seed: int) -> str:
-    """One program to paste, and both answers."""
-    module, _, name = path.rpartition(".")
-    asked = Sweep()
-    case = asked.case(module, name, seed)
-    asked.close()
-    why = f" (listed: {case.listed.reason})" if case.listed else ""
-    return f"{HEAD}{case.text}\n# {case.kind}: {case.words}{why}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", help=f"of {', '.join(draw.MODULES)}; default: all")
@@ -179,11 +162,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--least", type=float, default=0.0, help="the share that has to agree")
     parser.add_argument("--list", action="store_true", help="list what differs")
-    parser.add_argument("--show", nargs=2, metavar=("NAME", "SEED"), help="one program")
     options = parser.parse_args()
-    if options.show:
-        print(show(options.show[0], int(options.show[1])))
-        return 0
     if not Oracle("mxnet").python:
         print("skipped: D2LMINI_MXNET_PYTHON names no interpreter")
         return 0
