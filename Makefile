@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab book install test lint types doctest unit memory chapters chapters-again size format outputs bench claims stress fuzz soak growth test-browser browser gallery test-mxnet test-graders test-cuda-stub test-gpu test-all clean
+.PHONY: help lab book install test lint types doctest unit memory chapters chapters-again size format outputs bench claims stress fuzz soak growth test-browser browser test-mxnet test-graders test-cuda-stub test-gpu test-all clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1	\2/p' Makefile
@@ -75,9 +75,6 @@ browser: $(VENV)/.test  ## test-browser where widgets or chapters changed, else 
 
 test-browser: $(VENV)/.test  ## chapters and widgets in JupyterLab in a real browser; keeps screenshots in build/
 	$(PY) tests/browser/run.py $(BROWSERFLAGS)
-
-gallery: $(VENV)/.test  ## take the guides' pictures of widgets, chapter and book anew: img/gallery-*.png
-	$(PY) -m pytest -q tests/browser/gallery.py
 
 format: $(VENV)/.test  ## rewrite the code in the project's format
 	$(PY) -m ruff format .

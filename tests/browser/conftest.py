@@ -21,9 +21,8 @@ OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory):
-    """JupyterLab on a copy of the chapters; D2LMINI_BROWSER_APP=notebook takes Notebook 7."""
-    app = os.environ.get("D2LMINI_BROWSER_APP", "jupyterlab")
-    with LabServer(tmp_path_factory.mktemp("lab"), app) as server:
+    """JupyterLab on a copy of the chapters."""
+    with LabServer(tmp_path_factory.mktemp("lab")) as server:
         yield server
 
 

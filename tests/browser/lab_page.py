@@ -36,7 +36,7 @@ class LabPage:
         self.complaints: list[str] = []
         self.strangers: list[str] = []
         page.on("console", self._on_console)
-        page.on("pageerror", self._on_error)
+        page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
         page.on("request", lambda request: self._on_request(request.url))
         page.on("websocket", lambda socket: self._on_request(socket.url))
 
@@ -44,11 +44,6 @@ class LabPage:
         if message.type == "error":
             place = message.location.get("url", "")
             self.complaints.append(f"console: {message.text} ({place})")
-
-    def _on_error(self, error) -> None:
-        # Notebook 7.6 itself stumbles over a schema that it misses, each time it is loaded.
-        if not (self.lab.app == "notebook" and "(reading 'schema')" in str(error)):
-            self.complaints.append(f"uncaught: {error}")
 
     def _on_request(self, url: str) -> None:
         """Notes what does not stay on this machine."""
@@ -140,9 +135,6 @@ class LabPage:
             " || `[${w.model.executionCount ?? ' '}]:`)"
         )
 
-    def prompt_of(self, number: int) -> str:
-        return self.prompts()[number]
-
     def wait(self, condition: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:
         """Until `condition()` is true, and what it then is; an error names `what` was awaited."""
         until = time.monotonic() + timeout_s
@@ -160,7 +152,7 @@ class LabPage:
     def wait_until_done_with(self, number: int, timeout_s: float = 60) -> None:
         """Until one cell has run."""
         self.wait(
-            lambda: self.prompt_of(number).strip("[]:").isdigit(), f"cell {number}", timeout_s
+            lambda: self.prompts()[number].strip("[]:").isdigit(), f"cell {number}", timeout_s
         )
 
     def python(self, code: str) -> str:

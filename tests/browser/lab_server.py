@@ -38,16 +38,14 @@ SETTINGS = {
 
 
 class LabServer:
-    """JupyterLab with `folder` as home; its notebooks are in `root`. `app="notebook"`: Jupyter
-    Notebook 7, the same front end around one notebook, where it is installed."""
+    """JupyterLab with `folder` as home; its notebooks are in `root`."""
 
-    def __init__(self, folder: Path, app: str = "jupyterlab"):
+    def __init__(self, folder: Path):
         self.home = folder / "home"
         self.root = folder / "root"
         self.runtime = folder / "runtime"
         self.log = folder / "server.log"
         self.token = secrets.token_hex(16)
-        self.app = app
         for path in (self.home, self.root, self.runtime):
             path.mkdir(parents=True)
         # Chapters show pictures by ../img.
@@ -66,13 +64,12 @@ class LabServer:
             f"--IdentityProvider.token={self.token}",
             f"--ServerApp.root_dir={self.root}",
             "--LabApp.expose_app_in_browser=True",
-            "--JupyterNotebookApp.expose_app_in_browser=True",
         ]
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             options.append("--allow-root")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self.app, *options],
+                [sys.executable, "-m", "jupyterlab", *options],
                 cwd=self.root,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
@@ -163,7 +160,5 @@ class LabServer:
 
     def url(self, path: str = "", workspace: str = "test") -> str:
         """The address at which JupyterLab opens a file; each workspace remembers its own tabs."""
-        if self.app == "notebook":
-            return f"{self.base}notebooks/{quote(path)}?token={self.token}"
         tree = f"/tree/{quote(path)}" if path else ""
         return f"{self.base}lab/workspaces/{workspace}{tree}?token={self.token}"

@@ -8,9 +8,7 @@ from lab_server import ROOT
 
 pytestmark = pytest.mark.timeout(300)
 
-BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
 UNSEEN = "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src)"
-TOO_WIDE = "() => document.documentElement.scrollWidth - innerWidth"
 
 
 @pytest.fixture(scope="module")

@@ -66,16 +66,16 @@ def test_watch_moves_while_the_cell_is_busy_and_tells_what_was_clicked(page):
     # It grows, the picture changes, and the cell has not ended.
     first, before = events(), dots()
     page.wait(lambda: events() > first and dots() != before, "a change of the live view")
-    assert page.prompt_of(0) == "[*]:"
+    assert page.prompts()[0] == "[*]:"
     view.get_by_role("button", name="Pause").click()
     still = dots()
     first = events()
     page.page.wait_for_timeout(500)
-    assert page.prompt_of(0) == "[*]:" and dots() == still
+    assert page.prompts()[0] == "[*]:" and dots() == still
     view.get_by_role("button", name="Go on").click()
     page.wait(lambda: dots() != still, "the view to go on")
     page.picture("busy", view, themes=["light"])
-    assert page.prompt_of(0) == "[*]:"
+    assert page.prompts()[0] == "[*]:"
     (page.lab.root / "enough").touch()
     page.wait_until_done_with(0)
     page.wait(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
-from build_book import LEFT_OUT, OUTCOME, WIDGET, Book, BrokenBook, in_order, main
+from build_book import LEFT_OUT, OUTCOME, WIDGET, Book, BrokenBook, main
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-ROOT = Path(__file__).parents[2]
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADU"
     "lEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -148,22 +145,6 @@ def test_an_output_that_answers_a_prediction_is_folded(root):
     assert {fold.summary.string for fold in soup.main.find_all("details")} == {OUTCOME}
 
 
-def test_what_a_cell_imports_from_labs_can_be_read(root):
-    (root / "chapters" / "labs").mkdir()
-    (root / "chapters" / "labs" / "second.py").write_text("def check_wallaby(answer): ...")
-    path = root / "chapters" / "second.ipynb"
-    cell = new_code_cell("from labs.second import check_wallaby")
-    nbformat.write(new_notebook(cells=[new_markdown_cell("# Second"), cell]), path)
-    out = built(root)
-    [link] = page(out, "second.html").select(".labs a")
-    assert link.string == "labs/second.py"
-    assert "check_wallaby" in page(out, link["href"]).main.get_text()
-    cell.source = "from labs.third import gone"
-    nbformat.write(new_notebook(cells=[cell]), path)
-    with pytest.raises(BrokenBook, match=r"second\.ipynb imports labs\.third"):
-        built(root)
-
-
 def test_navigation(root):
     out = built(root)
     order = ["index.html", "second.html", "another.html"]
@@ -179,14 +160,6 @@ def test_navigation(root):
         assert turn == {key: value for key, value in expected.items() if value}
     contents = [a["href"] for a in page(out, "index.html").select(".contents a")]
     assert contents == ["#The-chapters", "#1.-How-many%3F"]
-
-
-def test_chapters_that_the_first_page_does_not_name_come_last():
-    assert in_order(["a", "start-here", "z"], "[a](a.ipynb)\n## The chapters\n[z](z.ipynb)") == [
-        "start-here",
-        "z",
-        "a",
-    ]
 
 
 def test_every_link_leads_to_a_file_of_the_book_and_every_request_stays_there(root):
@@ -207,52 +180,6 @@ def test_every_link_leads_to_a_file_of_the_book_and_every_request_stays_there(ro
     assert "wombat" in page(out, "d2lmini.core.py.html").get_text()
     for file in ("book.css", "book.js"):
         assert not re.search(r"https?:|//\w+\.\w|@import|fetch\(", (out / file).read_text("utf-8"))
-
-
-GUIDES = """# Guides
-
-First [how](how.md), with [its end](how.md#the-end-really), then the rest.
-"""
-HOW = """# How `it` works
-
-See [the chapter](../chapters/second.ipynb#Exercises) and [the line](../d2lmini/core.py#L2).
-
-## The end, really
-
-platypus
-"""
-
-
-def test_guides_stand_beside_the_chapters(root):
-    """In the order in which their first page names them, headings as GitHub calls them."""
-    (root / "docs").mkdir()
-    for name, text in {"README": GUIDES, "how": HOW, "also": "# Also"}.items():
-        (root / "docs" / f"{name}.md").write_text(text, encoding="utf-8")
-    out = built(root)
-    how = page(out, "docs.how.html")
-    order = ["docs.README.html", "docs.how.html", "docs.also.html"]
-    assert [a["href"] for a in how.select(".guides > li > a")] == order
-    assert how.title.string == "How it works" and how.select_one(".guides .here")
-    folds = {fold.summary.string: fold.has_attr("open") for fold in how.select(".part")}
-    assert folds == {"Chapters": False, "Guides": True}
-    links = [a["href"] for a in how.main.select("p a")]
-    assert links == ["second.html#Exercises", "d2lmini.core.py.html#L2"]
-    assert page(out, "d2lmini.core.py.html").select_one("#L2").string.strip() == "2"
-    assert [a["href"] for a in page(out, order[0]).main.select("p a")] == [
-        "docs.how.html",
-        "docs.how.html#the-end-really",
-    ]
-    assert how.select_one("#the-end-really").name == "h2"
-    words = {tuple(section[:2]): section[3] for section in index_of(out)["sections"]}
-    assert words["docs.how.html", "the-end-really"] == "platypus"
-    assert len(page(out, "index.html").select(".chapters > li")) == 3
-
-
-def test_a_guide_that_leads_nowhere_is_named(root):
-    (root / "docs").mkdir()
-    (root / "docs" / "how.md").write_text("# How\n\n[gone](gone.md)", encoding="utf-8")
-    with pytest.raises(BrokenBook, match=r"how\.md points to gone\.md"):
-        built(root)
 
 
 def index_of(out: Path) -> dict:
@@ -295,25 +222,3 @@ def test_a_link_that_leads_nowhere_is_named(root, link, capsys):
         built(root)
     assert main(["--chapters", str(root / "chapters"), "--out", str(root / "out")]) == 1
     assert "broken.ipynb" in capsys.readouterr().err
-
-
-def test_a_folder_without_chapters_is_refused(tmp_path):
-    with pytest.raises(BrokenBook, match="there is no chapter in"):
-        Book(tmp_path, tmp_path / "out")
-
-
-def test_the_search_finds_what_the_index_holds(root):
-    """The script's own function, in Node where there is one; the browser tests ask a browser."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no Node")
-    script = (ROOT / "tests/tools/book/book.js").read_text("utf-8")
-    functions = re.findall(r"^function (?:beginning|search)\(.*?^}$", script, re.M | re.S)
-    asked = f"{'; '.join(functions)}; const index = {json.dumps(index_of(built(root)))};"
-    words = ["ZEBRA", "quokka code", "quokka zebra", "", "ebra", "zeb"]
-    asked += f"console.log(JSON.stringify({json.dumps(words)}.map("
-    asked += "words => search(index, words).map(hit => hit.anchor))))"
-    done = subprocess.run([node, "-e", asked], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [
-        ["Exercises"], ["1.-How-many?"], [], [], [], ["Exercises"],
-    ]  # fmt: skip

@@ -9,12 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-
-from d2lmini import nd
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
@@ -71,9 +68,6 @@ while not told and step < num_steps:
 checkpoint.save(step)
 print("saved step", step)
 """
-SAVES = """
-signal.signal(signal.SIGTERM, lambda number, frame: net.save_parameters("last.params"))
-"""
 
 
 @contextlib.contextmanager
@@ -102,29 +96,8 @@ def test_a_job_that_is_told_to_end_goes_on(tmp_path):
     assert kept[-1].startswith(f"step-{last:08d}")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="SIGTERM is of Unix")
-def test_a_handler_that_saves(tmp_path):
-    program = TOLD.replace("print(", f"{SAVES}print(", 1)
-    with told(program, tmp_path, 0) as job:
-        while not (tmp_path / "last.params").exists():
-            assert job.poll() is None
-            time.sleep(0.01)
-        job.kill()
-    assert set(nd.load(str(tmp_path / "last.params"))) == {"weight", "bias"}
-
-
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 @pytest.mark.parametrize("script", blocks("bash"))
 def test_scripts_are_well_formed(script):
     done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_slurm_script_asks_first_and_hears_its_signal():
-    """Slurm reads no #SBATCH after the first command; bash heeds a signal only while it waits."""
-    (script,) = [text for text in blocks("bash") if "#SBATCH" in text]
-    lines = script.splitlines()
-    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
-    assert lines[0] == "#!/bin/bash" and not any("#SBATCH" in line for line in lines[first:])
-    assert re.search(r"--signal=B:USR1@\d+", script) and re.search(r"trap '.*' USR1$", script, re.M)
-    assert re.search(r"checkpoints &\nwait \$!", script)

@@ -3,7 +3,6 @@ functions they point to are in the files they name, and what is counted is count
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -11,15 +10,12 @@ import sys
 from pathlib import Path
 
 import computed_docs
-import migration_table
 import mxnet_names
 import pytest
 from build_book import guides_in_order
 from oracle import Oracle
 from repository import tracked_files
 from test_readme import sanitized
-
-from d2lmini.ops.core import Op
 
 ROOT = Path(__file__).parents[2]
 DOCS = guides_in_order(ROOT / "docs")
@@ -56,19 +52,6 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
     )
 
 
-def check_own_program(code: str, folder: Path) -> None:
-    """A program of one's own measures and trains with d2lmini alone, and leaves a trace."""
-    imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.M))
-    assert imported == {"d2lmini"}
-    assert {"Benchmark", "Trainer", "profile"} <= set(re.findall(r"\w+", code))
-    events = json.loads((folder / "epoch.json").read_text(encoding="utf-8"))
-    assert len(events["traceEvents"]) > 20
-
-
-#: What else is asked of a page's program, when it has run.
-LEFT = {("your-own-program.md", "train.py"): check_own_program}
-
-
 @pytest.mark.parametrize(
     ("path", "name", "code", "printed"), NAMED, ids=[f"{p.stem}-{n}" for p, n, *_ in NAMED]
 )
@@ -76,19 +59,6 @@ def test_a_program_prints_what_its_page_shows(path, name, code, printed, tmp_pat
     done = run(code, name, tmp_path)
     assert done.stderr == "" and done.returncode == 0
     assert sanitized(done.stdout) == sanitized(printed)
-    LEFT.get((path.name, name), lambda code, folder: None)(code, tmp_path)
-
-
-@pytest.mark.parametrize("annotation", [float, "complex | None"])
-def test_an_op_with_an_annotation_that_is_no_word_of_the_guide_is_told(annotation):
-    def bump(xp, data, *, width=1.0, out=None):
-        return data
-
-    bump.__annotations__["width"] = annotation
-    with pytest.raises(
-        TypeError, match=r"Bounds, Axes, DType, as a word .*, got .*(float|complex)"
-    ):
-        Op(bump, "bump")
 
 
 def test_an_excerpt_is_python():
@@ -127,26 +97,6 @@ def test_what_is_computed_is_as_it_is_now(name):
     computed = [compute() for compute in computed_docs.PAGES[name]]
     assert all(page.count(mark) == len(computed) for mark in computed_docs.MARKS)
     assert page == computed_docs.renewed(page, computed), "run tests/tools/computed_docs.py"
-
-
-def test_the_command_line_is_described_to_its_last_word():
-    table = computed_docs.commands()
-    assert "### d2lmini launch" in table and "- `-n N`: how many processes\n" in table
-    assert not re.search(r": $", table, re.M), "a word without help"
-    page = (computed_docs.DOCS / "command-line.md").read_text(encoding="utf-8")
-    sources = "".join(path.read_text("utf-8") for path in (ROOT / "d2lmini").rglob("*.py"))
-    for variable in re.findall(r"D2LMINI_\w+", page):
-        assert f'"{variable}"' in sources, variable
-
-
-def test_what_is_not_here_is_told_apart():
-    found = migration_table.look_up("nd", ["dot", "Custom", "get_some_op"])
-    assert found == (2, {"Custom": "MXNet's custom operators"})
-    with pytest.raises(AssertionError, match=r"nd\.frobnicate: nd has no 'frobnicate'"):
-        migration_table.look_up("nd", ["frobnicate"])
-    assert migration_table.look_up("io", ["CSVIter"]).left_out["CSVIter"].startswith("np.loadtxt")
-    names = ["nd.a", "nd.b", "sym.a", "sym.c", "io.a"]
-    assert migration_table.shown(names) == "`nd.a` `b`; `sym.c`; `io.a`"
 
 
 def test_the_list_of_names_is_mxnets(mxnet: Oracle):

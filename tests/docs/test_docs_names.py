@@ -17,7 +17,7 @@ import re
 
 import public_names
 import pytest
-from public_names import HOME, Entry, all_entries, entries_of, module_of, names_of
+from public_names import HOME, Entry, all_entries, entries_of
 
 SPACES = " ".join(public_names.SPACES.values()).split()
 SAID_FOR_ALL = {"TypeError", "NotImplementedError", "NotImplementedForSymbol", "HiddenWait"}
@@ -48,11 +48,6 @@ def test_every_name_says_what_it_is(space):
     assert entries and not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("space", SPACES)
-def test_every_space_says_what_it_is_for(space):
-    assert len((module_of(space).__doc__ or "").split()) > 4
-
-
 def test_names_of_all_floors_are_seen():
     """The walk found what everybody knows, each where it belongs, and its place in the code."""
     entries = {entry.path: entry for entry in all_entries()}
@@ -76,43 +71,10 @@ def test_names_of_all_floors_are_seen():
     assert not unplaced, unplaced
 
 
-def test_what_programs_import_is_public():
-    """Whatever `d2lmini` itself lists stands in the reference, under that name or its home's."""
-    package = set(names_of("d2lmini"))
-    described = {entry.name for entry in entries_of("d2lmini")}
-    other_names = {name for entry in entries_of("d2lmini") for name in entry.also}
-    assert package == described | other_names
-
-
-def test_what_the_modules_of_a_space_list_is_described():
-    """In a space of their own, or in that of their package."""
-    entries = list(all_entries())
-    described = {id(entry.value) for entry in entries}
-    modules = [e for e in entries if e.kind == "module" and hasattr(e.value, "__all__")]
-    left = [
-        f"{entry.path}.{name}"
-        for entry in modules
-        for name in entry.value.__all__
-        if f"{entry.path}.{name}" not in public_names.NOT_OURS
-        and id(getattr(entry.value, name)) not in described
-    ]
-    assert len(modules) > 10 and not left
-
-
 # -- the rules, on made-up names -------------------------------------------------------------------
 
 
 def silent(x: int) -> int:
-    return x
-
-
-def blunt(x: int) -> int:
-    """the number"""
-    return x
-
-
-def untyped(x):
-    """The number again."""
     return x
 
 
@@ -136,8 +98,6 @@ def honest(x: int) -> int:
     ("function", "fault"),
     [
         (silent, "has no docstring"),
-        (blunt, "leads with no sentence"),
-        (untyped, "does not say what it returns"),
         (secretive, "does not say that it raises ValueError"),
         (honest, None),
     ],

@@ -5,7 +5,6 @@ Causes that only a real clock knows are planted by `tests/benchmarks/planted_tru
 
 import random
 from bisect import bisect_right
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,6 @@ from d2lmini import cpu, gpu
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
 from d2lmini.profiler.cpu_time import CpuTime, Pause, Span
-from d2lmini.profiler.replay import Prediction
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
 
@@ -153,20 +151,6 @@ def test_ready_operations_queue_for_the_only_worker_while_there_are_cores():
     assert parts(trace, cores=1) == {"work": 40}
 
 
-def test_what_runs_inline_is_work_and_what_comes_between_is_the_programs():
-    inline = dict(worker="caller", predicted_us=1.0)
-    trace = made([dict(ran=(4 * k, 4 * k + 1), pushed=4 * k, **inline) for k in range(5)], end=20)
-    assert parts(trace) == {"work": 5, "program": 15}
-    assert trace.critical_path().length_ns == ms(17)
-
-
-def test_an_empty_trace_is_the_programs_own_time():
-    trace = made([])
-    assert parts(trace) == {"program": 10}
-    assert trace.account(2).causes == ["program"] and "less" not in str(trace.account(2))
-    assert trace.critical_path().length_ns == 0 and trace.critical_path().steps == []
-
-
 def random_trace(rng):
     """Any trace: times that need not fit each other, waits anywhere."""
     operations = []
@@ -202,21 +186,6 @@ def test_the_parts_sum_to_the_wall_time_whatever_the_trace_says(turn):
         parts(trace, cores=rng.randint(1, 4))
         assert all(part.ns >= -1 for part in trace.account(2).parts.values()), f"seed {seed}"
         str(trace.account()), str(trace.critical_path())
-
-
-def test_a_saving_counts_if_it_is_beyond_the_error_of_the_replay_and_is_possible():
-    """A chain whose every step is waited for: a second worker cannot help, whatever the band."""
-    trace = made(
-        [dict(ran=(10 * k, 10 * k + 10), pushed=10 * k, reads=(k,), writes=(k + 1,))
-         for k in range(4)],
-        waits=[(10 * k, 10 * k + 10, k + 1) for k in range(4)], workers={"cpu": 1},
-    )  # fmt: skip
-    trace.engine_kind = "threaded"
-    account = trace.account(cores=2)
-    assert account["workers"].saves.high_ns == 0 and "workers" not in account.causes
-    unsure = replace(account["waits"], saves=Prediction(ms(3), ms(9)), error_ns=ms(4))
-    assert unsure.gain_ns == 0 and str(unsure) == "at most 9.00 ms"
-    assert replace(unsure, error_ns=ms(2)).gain_ns == ms(3)
 
 
 # -- off the CPU -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, engine, gluon, nd, profile, storage
+from d2lmini import autograd, cpu, gluon, nd, profile, storage
 
 MB = 1_000_000
 N = (250, 1000)  # an array of 1 MB
@@ -52,21 +52,6 @@ def test_the_peak_and_who_holds_it(books, engine_kind):
     assert h.shape == w.shape == N
 
 
-def test_arrays_from_before_are_told_apart(books):
-    old = nd.ones(N)
-    old.wait_to_read()
-    with profile() as trace:
-        a = nd.ones(N)
-        a.wait_to_read()
-        del old
-        b = nd.ones(N) + a
-        b.wait_to_read()
-    seen = trace.memory()[cpu()]
-    assert seen.begin_bytes == books.live + MB
-    assert seen.peak_bytes == books.live + 3 * MB, "a, the ones, and their sum"
-    assert seen.older_bytes == books.live
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_live_bytes_are_those_of_the_books(seed: int, books, engine_kind: str):
     """Random programs: at each moment the program looks, and at the end; the peak too."""
@@ -98,19 +83,6 @@ def test_live_bytes_are_those_of_the_books(seed: int, books, engine_kind: str):
     assert min(nbytes for _, nbytes in seen.live) >= 0
     held = sum(holder.nbytes for holder in seen.holders) + seen.older_bytes
     assert held == seen.peak_bytes
-
-
-def test_pending_is_what_was_issued_and_is_not_there(books):
-    with engine.stepped() as steps, profile() as trace:
-        a = nd.ones(N)
-        b = nd.tanh(a)
-        c = nd.tanh(b)
-        steps.run()
-    seen = trace.memory()[cpu()]
-    assert seen.peak_pending == 3 * MB and seen.pending[-1][1] == 0
-    sizes = [nbytes // MB for _, nbytes in seen.pending]
-    assert sizes == [0, 1, 2, 3, 2, 1, 0]
-    assert c.shape == N
 
 
 def test_the_copies_of_numpy_are_in_the_report():

@@ -72,12 +72,3 @@ def test_the_graph_has_a_box_for_each_operation_and_tells_what_it_draws():
         "3 _plus_scalar, after 1, 2*; 4 broadcast_add, after 2, 3>"
     )
     assert len(words_of(trace.graph(lines=False))) == 4 and c.shape == (1, 2)
-
-
-def test_what_cannot_be_drawn():
-    with profile() as trace:
-        pass
-    with pytest.raises(ValueError, match="no operation ran"):
-        trace.timeline()
-    with pytest.raises(ValueError, match="it draws 1 to 60 operations, there are 0"):
-        trace.graph()

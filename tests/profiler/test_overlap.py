@@ -107,11 +107,3 @@ def test_what_an_operation_issues():
         assert inner.by and Obstacles(trace).between(trace[2], inner) == why
         found = str(trace.explain(trace[2], inner))
         assert ("comes after 2 exp, and issues" in found) == needs
-
-
-def test_bad_numbers():
-    trace = trace_of(waits)
-    with pytest.raises(IndexError, match="operation 99: there are 1 to 4"):
-        trace.explain(1, 99)
-    with pytest.raises(ValueError, match="operation 2 and itself"):
-        trace.explain(2, 2)

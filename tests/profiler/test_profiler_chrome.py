@@ -196,28 +196,6 @@ def test_traces_of_every_kind_keep_the_rules(program: Any, kind: str, tmp_path):
     saved(predicted, tmp_path)
 
 
-def test_operations_and_waits(tmp_path, engine_kind):
-    with profile() as trace:
-        a = nd.ones((200, 300))
-        b = nd.dot(a, a.T)
-        a += 1
-        c = nd.dot(b, b)
-        c.asnumpy()  # waits
-    events = saved(trace, tmp_path)
-    spans = {e["args"]["number"]: e for e in events if e["ph"] == "X" and "number" in e["args"]}
-    for operation in trace.operations:
-        event = spans[operation.number]
-        assert (event["name"], event["cat"]) == (operation.name, "compute")
-        assert event["ts"] * 1000 == pytest.approx(operation.began_ns - trace.begin_ns, abs=1)
-        assert event["dur"] * 1000 == pytest.approx(operation.run_ns, abs=1)
-        args = event["args"]
-        assert (args["FLOPs"], args["bytes"]) == (operation.flops, operation.nbytes)
-        assert args["issued at"] == operation.where and args["issued by"] == "MainThread"
-    (wait,) = [e for e in events if e.get("cat") == "wait"]
-    assert wait["name"] == "asnumpy" and wait["args"]["for operation"] == len(trace.operations)
-    assert "# waits" in wait["args"]["at"]
-
-
 def test_names_are_escaped_and_nothing_is_no_trouble(tmp_path):
     with profile() as trace:
         engine.push(int, name='a "quoted" \\ name, ä\n')
@@ -225,27 +203,3 @@ def test_names_are_escaped_and_nothing_is_no_trouble(tmp_path):
     with profile() as empty:
         pass
     assert {e["ph"] for e in saved(empty, tmp_path)} == {"M"}
-
-
-def test_marks_of_the_user_are_in_the_file_of_the_classic_profiler(tmp_path):
-    profiler.set_config(filename=str(tmp_path / "p.json"), aggregate_stats=True)
-    profiler.set_state("run")
-    domain = profiler.Domain("mine")
-    task, frame, event = domain.new_task("task"), domain.new_frame("frame"), profiler.Event("event")
-    counter = domain.new_counter("counter", 5)
-    for each in (task, frame, event):
-        each.start()
-    counter += 2
-    domain.new_marker("marker").mark("global")
-    nd.ones((2, 2)).wait_to_read()
-    for each in (task, frame, event):
-        each.stop()
-    profiler.dump()
-    events = check((tmp_path / "p.json").read_text(encoding="utf-8"))
-    assert [e["args"]["counter"] for e in events if e["name"] == "counter"] == [5, 7]
-    assert [e["s"] for e in events if e["name"] == "marker"] == ["g"]
-    for name, category in (("task", "mine"), ("frame", "mine,frame"), ("event", "event")):
-        begin, end = [e for e in events if e["name"] == name]
-        assert (begin["ph"], end["ph"], begin["cat"]) == ("b", "e", category)
-        assert begin["id"] == end["id"] and begin["ts"] <= end["ts"]
-    assert any(e["name"] == "_ones" for e in events)

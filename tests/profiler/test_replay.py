@@ -6,7 +6,6 @@ No test here times a computation: that is for tests/benchmarks/bands.py.
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -160,16 +159,6 @@ def test_the_critical_path_goes_through_what_joined_a_rendezvous_later():
     assert "1 op cannot run beside 2 op" in str(trace.explain(1, 2))
 
 
-def test_an_operation_that_needs_what_a_wait_is_for_is_held_and_not_idle():
-    made = Made(cpu=2)
-    made.op(0, 0, 1000, writes=[1])
-    made.wait(10, 1050, operation=1)
-    made.op(1100, 1100, 1200, reads=[1], writes=[2])
-    made.op(1110, 1110, 1200, writes=[3])
-    (row,) = made.end(1120, 1200).waits()
-    assert (row.held, row.idle) == (2, 1)
-
-
 def test_the_time_of_copies_grows_with_their_bytes():
     """100 ns and 2 ns a byte, which is 0.5 GB/s; one copy was held up."""
     made = Made(**{"gpu(0)_in": 1})
@@ -233,21 +222,6 @@ def test_idle_workers_help_with_an_operation_that_is_cut():
     assert trace.replay(workers=3)[1].run_ns == 1376 + 375
 
 
-def test_inline_operations_stay_where_they_are_called_unless_they_would_have_to_wait():
-    made = Made()
-    made.op(0, 0, 1000, writes=[1])
-    made.wait(10, 1000, operation=1)
-    made.op(1100, 1110, 1200, reads=[1], writes=[2], worker="caller")
-    made.op(1250, 1250, 1300, writes=[3])
-    trace = made.end(1260, 1300)
-    again = trace.replay()
-    assert spans(again) == spans(trace) and again[2].worker == "caller"
-    trace.waits[0] = trace.waits[0]._replace(site=(compile("", "a.py", "exec"), 10**6))
-    free = trace.replay(without_wait_at=1)
-    assert free[2].worker != "caller" and free[2].began_ns >= BASE + 1000
-    assert free[3].pushed_ns == BASE + 10 + 100 + 50
-
-
 def test_back_pressure_is_a_bound_on_the_bytes_pending():
     """Three results of 10 bytes, two at a time; with a second worker nobody has to pause long."""
     made = Made()
@@ -275,35 +249,3 @@ def test_back_pressure_is_a_bound_on_the_bytes_pending():
 def test_what_the_trace_does_not_have_cannot_be_changed(asked: Any, message: str):
     with pytest.raises(MXNetError, match=message):
         with_wait().replay(**asked)
-
-
-def random_trace(seed: int, n: int = 60) -> Trace:
-    """What one worker did of a random program, with a hand-over each and waits in between."""
-    rng = random.Random(seed)
-    made = Made()
-    now = free = 0
-    ends: dict[int, int] = {}
-    for number in range(1, n + 1):
-        now += rng.randrange(1, 50)
-        began = max(now, free) + rng.randrange(5)
-        free = began + rng.randrange(1, 400)
-        reads, writes = ([rng.randrange(9) for _ in range(k)] for k in (rng.randrange(3), 1))
-        made.op(now, began, free, reads, writes, ready=now)
-        ends[number] = free
-        if rng.random() < 0.1:
-            made.wait(now + 3, max(now, free) + 7, operation=number)
-            now = max(now, free) + 7
-    return made.end(now + 1, max(now + 1, free) + 2)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_replay_of_a_replay_leads_back(seed: int):
-    trace = random_trace(seed)
-    # A ready time is not what one worker tells: it has only to be no later than the begin.
-    one = trace.replay()
-    assert spans(one) == spans(trace) and one.end_ns == trace.end_ns, seed
-    three = trace.replay(workers=3)
-    assert length(three) <= length(one), seed
-    assert spans(three.replay()) == spans(three), seed
-    assert length(three.replay()) == length(three), seed
-    assert spans(three.replay(workers=1)) == spans(one), seed

@@ -53,19 +53,3 @@ def test_a_program_that_waits_takes_longer_than_the_bound_of_any_order():
     bounds = run(waits_between).bounds()
     assert bounds.wall_ns > bounds.greedy_ns
     assert "; if all are pushed at once and no worker is idle while one is ready" in str(bounds)
-
-
-def test_nothing_ran():
-    with profile() as trace:
-        pass
-    with pytest.raises(ValueError, match="no operation ran"):
-        trace.bounds()
-
-
-def test_the_caller_is_no_second_worker_of_an_engine_without_workers():
-    """Ten operations in a row on one thread, as of another library, take what they take."""
-    with engine.use("naive"), profile() as trace:
-        for _ in range(10):
-            nd.ones((2, 2)) + 1
-    bounds = trace.bounds()
-    assert bounds.work_ns["cpu"] == sum(o.run_ns for o in trace.operations)

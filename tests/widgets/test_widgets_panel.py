@@ -257,14 +257,6 @@ def test_an_error_is_shown_and_the_next_run_runs(panel):
     assert panel.wait(SOON_S) and panel.rows == [["2", "4"]] and not panel.state()["problem"]
 
 
-def test_clear_forgets(panel):
-    panel.run(x=1)
-    assert panel.picture() is not None
-    press(panel, "clear")
-    assert panel.rows == [] and panel.picture() is None and panel.whole()[1] == []
-    assert panel.state()["text"] == "" and len(panel.drawn_on) == 1
-
-
 def test_called_from_the_program(panel):
     assert panel.run(x=6) == 12
     with pytest.raises(ValueError, match="nothing doubled"):
@@ -280,12 +272,3 @@ def test_called_from_the_program(panel):
     panel.cancel()
     assert panel.wait(SOON_S)
     assert panel.run(x=1) == 2
-
-
-def test_close_ends_a_run_and_twice_does_no_harm(panel):
-    front = panel._front
-    press(panel, "run", how=2)
-    until(lambda: panel.running)
-    panel.close()
-    assert not panel.running and front.closed
-    panel.close()
