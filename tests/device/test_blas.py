@@ -49,23 +49,6 @@ def test_alone_means_one_thread_until_the_last_has_left(two_threads):
     assert seen == [1, 1] and blas_threads() == 2
 
 
-def test_many_come_and_go(two_threads):
-    """A last one that leaves while a first one comes: whoever is inside sees one thread."""
-    seen = set()
-
-    def visit() -> None:
-        for _ in range(300):
-            with blas.alone():
-                seen.update(dial.read() for dial in blas._dials())
-
-    visitors = [threading.Thread(target=visit) for _ in range(4)]
-    for visitor in visitors:
-        visitor.start()
-    for visitor in visitors:
-        visitor.join()
-    assert seen == {1} and blas_threads() == 2
-
-
 def test_a_users_own_products_stay_right_meanwhile(two_threads):
     """On this thread NumPy's, with whatever number of threads there is; workers come and go."""
     rng = np.random.default_rng(0)

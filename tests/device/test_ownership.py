@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
-import weakref
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import check_memory
@@ -19,7 +17,6 @@ import pytest
 
 from d2lmini import Context, autograd, cpu, engine, init, nd, storage
 from d2lmini.device import scratch
-from d2lmini.device.parallel import parallel_for
 from d2lmini.device.storage import Chunk, Pool
 from d2lmini.gluon import nn
 
@@ -133,19 +130,6 @@ def test_a_lease_keeps_its_chunk(ctx):
         del part
         engine.waitall()
         assert storage.stats(ctx).live == 0
-
-
-def test_an_operation_in_pieces_lets_go_of_its_arrays_when_it_is_over():
-    """Also if a worker that was called to help has not woken yet."""
-    kept = 0
-    with engine.use("threaded", workers=4):
-        for _ in range(300):
-            array = np.ones(4)
-            seen = weakref.ref(array)
-            parallel_for(4, partial(np.multiply, array))
-            del array
-            kept += seen() is not None
-    assert kept == 0
 
 
 # -- scratch memory, and arrays that came from outside ---------------------------------------------

@@ -75,69 +75,6 @@ def test_under_a_limit_the_cache_is_released_before_an_error(ctx):
     assert nd.zeros((650_000,), ctx=ctx).sum().asscalar() == 0
 
 
-class Events(instrument.Instrument):
-    """Writes down what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple] = []
-
-    def push(self, task):
-        self.heard.append(("push", task))
-
-    def ready(self, task):
-        self.heard.append(("ready", task))
-
-    def start(self, task, worker):
-        self.heard.append(("start", task))
-
-    def end(self, task, failure):
-        self.heard.append(("end", task))
-
-    def wait(self, kind, target, site, begin_ns, end_ns):
-        assert begin_ns <= end_ns
-        self.heard.append(("wait", kind))
-
-
-@pytest.mark.parametrize("inline_below", [0.0, 20.0])
-def test_every_task_is_told_of_from_push_to_end(inline_below: float, ctx):
-    with (
-        engine.use("threaded", workers=2, inline_below=inline_below),
-        instrument.listening(Events()) as events,
-    ):
-        x = nd.ones((300, 400), ctx=ctx)
-        for _ in range(10):
-            x = nd.tanh(x) + nd.ones((1,), ctx=ctx)
-        assert np.isfinite(x.asnumpy()).all()
-        nd.waitall()
-    tasks = {what for kind, what in events.heard if kind == "push"}
-    assert len(tasks) == 1 + 10 * 3
-    for task in tasks:
-        order = [kind for kind, what in events.heard if what is task]
-        assert order == ["push", "ready", "start", "end"]
-        assert task.site is not None
-    assert [k for kind, k in events.heard if kind == "wait"] == ["asnumpy", "waitall"]
-
-
-def test_what_is_taken_is_given_back(ctx):
-    class Flow(instrument.Instrument):
-        taken = given = 0
-
-        def alloc(self, ctx, nbytes, var):
-            self.taken += nbytes
-
-        def free(self, ctx, nbytes, serial):
-            self.given += nbytes
-
-    with instrument.listening(Flow()) as flow:
-        x = nd.ones((300, 400), ctx=ctx)
-        for _ in range(10):
-            x = nd.tanh(x) + nd.ones((1,), ctx=ctx)
-        nd.waitall()
-        del x
-        storage.stats(ctx)
-    assert flow.taken == flow.given == 480_000 * 21 + 4 * 10
-
-
 def test_a_listener_that_raises_is_dropped_with_a_warning():
     class Broken(instrument.Instrument):
         def start(self, task, worker):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import gc
 import random
 import threading
-import weakref
 
 import numpy as np
 import pytest
@@ -187,34 +186,6 @@ def test_parallel_for_raises_a_problem_after_the_others_have_ended(workers: int)
     assert ended[-1] == -1
     if workers > 1:
         assert sorted(ended[:-1]) == [0, 2, 4, 5]
-
-
-def test_parallel_for_leaves_no_circle_behind():
-    """An exception, its traceback and the frames in it keep nothing alive once it is told."""
-    dead: list = []
-
-    def run() -> None:
-        thing = Thing()
-        dead.append(weakref.ref(thing))
-
-        def piece(i: int) -> None:
-            assert thing is not None
-            raise ValueError(i)
-
-        parallel_for(4, piece)
-
-    gc.collect()
-    gc.disable()
-    try:
-        a = engine.new_var()
-        with engine.use("threaded", workers=3):
-            engine.push(run, writes=[a])
-            with pytest.raises(MXNetError, match="ValueError"):
-                engine.wait_for_var(a)
-            until(all_asleep)
-            assert dead[0]() is None
-    finally:
-        gc.enable()
 
 
 def test_the_cut_does_not_depend_on_the_schedule():
