@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from d2lmini import autograd, cpu, engine, nd, random
 from d2lmini.base import MXNetError
-from d2lmini.gluon import nn
 
 
 def leaf(values, req: str = "write") -> nd.NDArray:
@@ -121,27 +120,6 @@ def test_gradients_of_gradients_and_retained_graphs(checkpoint):
         y.backward()
 
 
-@pytest.mark.parametrize("then", ["retained", "grad of one"])
-def test_the_function_runs_once_for_each_backward(then):
-    runs = []
-    x, w = leaf([1, 2]), leaf([3, 4])
-
-    def f(x):
-        runs.append(autograd.is_recording() and autograd.is_training())
-        return x * w
-
-    with autograd.record():
-        y = autograd.checkpoint(f, x)
-    if then == "retained":
-        y.backward(retain_graph=True)
-        y.backward()
-        assert runs == [True] * 3
-    else:
-        (g,) = autograd.grad(y, [w])
-        assert runs == [True] * 2 and g.asnumpy().tolist() == [1, 2]
-        assert x.grad.asnumpy().tolist() == [0, 0]
-
-
 def test_backward_in_another_thread_and_in_another_mode():
     """The mode, the context of new arrays and the masks are those of the first run."""
     x = leaf(np.ones(100))
@@ -159,20 +137,3 @@ def test_backward_in_another_thread_and_in_another_mode():
     assert made == [cpu(1), cpu(1)]
     np.testing.assert_array_equal(x.grad.asnumpy(), y.asnumpy())
     assert 0 < (y.asnumpy() == 0).sum() < 100
-
-
-def test_a_net_that_is_traced_runs_eagerly_and_says_so():
-    class Net(nn.HybridSequential):
-        def forward(self, x):
-            return autograd.checkpoint(super().forward, x)
-
-    net = Net()
-    net.add(nn.Dense(2))
-    net.initialize()
-    net.hybridize()
-    x = leaf([[1, 2]])
-    with pytest.warns(UserWarning, match="autograd.checkpoint .* cannot be part of a graph"):
-        with autograd.record():
-            y = net(x)
-    y.backward()
-    assert x.grad.asnumpy().any()

@@ -15,7 +15,7 @@ from op_rows.table import ROWS
 from oracle import Oracle, OracleError
 from rows import by, over
 
-from d2lmini import autograd, gluon, nd
+from d2lmini import autograd, nd
 from d2lmini import sym as symbols
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.ops.core import registry
@@ -25,32 +25,6 @@ def leaf(values: Any, req: str = "write", dtype: str = "float32") -> nd.NDArray:
     x = nd.array(values, dtype=dtype)
     x.attach_grad(req)
     return x
-
-
-def values(*arrays: nd.NDArray) -> list:
-    return [x.asnumpy().tolist() for x in arrays]
-
-
-# -- operations without a gradient -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("hybrid", [False, True])
-def test_second_order_of_one_output_of_several(hybrid):
-    """The other outputs, and the inputs that only they depend on, stay out of it."""
-
-    class Cubes(gluon.HybridBlock):
-        def hybrid_forward(self, F, a, b):
-            return a * a * a, b * b * b, b > 0
-
-    net = Cubes()
-    net.hybridize(hybrid)
-    a, b = leaf([2]), leaf([3])
-    with autograd.record():
-        y, _, flat = net(a, b)
-        ga, gb = autograd.grad(y * b + flat, [a, b], create_graph=True)
-        total = ga + gb
-    total.backward()
-    assert values(ga, gb, a.grad, b.grad) == [[36], [8], [48], [12]]
 
 
 # -- the op table ----------------------------------------------------------------------------------

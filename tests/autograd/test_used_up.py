@@ -243,23 +243,6 @@ def test_a_reader_is_told_once_a_line(name: str, monkeypatch: pytest.MonkeyPatch
     assert only.category is UserWarning and only.filename == __file__
 
 
-@pytest.mark.parametrize("hybrid", [False, True])
-def test_what_was_recorded_before_ends_there_too(hybrid, monkeypatch: pytest.MonkeyPatch):
-    """(MXNet refuses this one, in words about a container.) What leads to another leaf still gets
-    its gradient, and the reader is told."""
-    monkeypatch.setattr(tape, "_told", set())
-    net, w = dense(hybrid), leaf(5)
-    with autograd.record():
-        trunk = net(nd.ones((1, 1)))
-        first, second = trunk * 2, trunk.tanh() * w + net.bias.data()
-    first.backward()
-    net.weight.grad()[:] = 7
-    with pytest.warns(UserWarning, match=r"no gradient goes through(.|\n)*trunk = net"):
-        second.backward()
-    assert net.weight.grad().asscalar() == 7 and net.bias.grad().asscalar() == 1
-    assert w.grad.asscalar() == trunk.tanh().asscalar()
-
-
 # -- what is freed ---------------------------------------------------------------------------------
 
 

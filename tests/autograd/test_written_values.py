@@ -5,7 +5,6 @@ A write hands the old value to the steps of the tape that still need it, and cop
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -243,30 +242,6 @@ def test_only_what_is_needed_is_copied(copies: list):
 
 
 # -- places ----------------------------------------------------------------------------------------
-
-
-def test_threads_that_write_their_rows_of_one_array():
-    rows = nd.zeros((4, 2000))
-    wrong = []
-
-    def work(i: int) -> None:
-        w = leaf(np.ones(2000))
-        row = rows[i]
-        for n in range(30):
-            row[:] = n
-            with autograd.record():
-                y = row * w
-            row[:] = -1
-            y.backward()
-            if (w.grad.asnumpy() != n).any():
-                wrong.append((i, n))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 def test_a_write_that_names_only_the_memory_is_refused_in_backward():

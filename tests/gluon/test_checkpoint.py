@@ -12,8 +12,7 @@ import pytest
 import resume_job
 from resume_job import Job, Noisy
 
-from d2lmini import MXNetError, autograd, cpu, gluon, gpu, nd, random, virtual_gpus
-from d2lmini.gluon import data as gdata
+from d2lmini import MXNetError, autograd, cpu, gluon, nd, random
 
 TWO = (cpu(0), cpu(1))
 
@@ -52,35 +51,6 @@ def test_it_goes_on_to_the_same_bits(options, tmp_path):
     expected = straight(tmp_path, **options)
     assert expected == interrupted(tmp_path / "a", 3, 6, 8, **options)
     assert expected == interrupted(tmp_path / "a", **options)
-
-
-def test_on_gpus_too(tmp_path):
-    with virtual_gpus(2):
-        both = (gpu(0), gpu(1))
-        assert straight(tmp_path, contexts=both) == interrupted(tmp_path / "a", 5, contexts=both)
-
-
-def test_mixed_precision_keeps_its_own_copies(tmp_path):
-    """float16 parameters follow float32 copies, which are among the optimizer's states."""
-
-    def train(folder, until):
-        random.seed(1)
-        net = gluon.nn.Dense(2, in_units=3)
-        net.cast("float16")
-        net.initialize()
-        trainer = gluon.Trainer(net.collect_params(), "sgd", {"multi_precision": True})
-        checkpoint = gluon.Checkpoint(folder, net, trainer)
-        for step in range(checkpoint.restore() or 0, until):
-            with autograd.record():
-                l = (net(nd.ones((4, 3), dtype="float16") * step) ** 2).sum()
-            l.backward()
-            trainer.step(400)
-            checkpoint.save(step + 1)
-        return net.weight.data().asnumpy().tobytes(), trainer._updaters[0].get_states()
-
-    expected = train(tmp_path / "a", 6)
-    train(tmp_path / "b", 3)
-    assert train(tmp_path / "b", 6) == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -215,15 +185,6 @@ def test_checkpoints_of_another_run_are_left_alone(tmp_path):
     with pytest.raises(ValueError, match="step 3 is before step 4, the last that was saved"):
         job.checkpoint.save(3)
     assert job.checkpoint.steps == [2, 4]
-
-
-def test_wrong_arguments_are_refused(tmp_path):
-    net = resume_job.net_of([cpu()])
-    with pytest.raises(ValueError, match="keep is at least 1, or None for all; got 0"):
-        gluon.Checkpoint(tmp_path, net, keep=0)
-    for odd in (gdata.SplitSampler(5), [1, 2]):
-        with pytest.raises(TypeError, match="data is a DataLoader or a list of them, got"):
-            gluon.Checkpoint(tmp_path, net, data=odd)
 
 
 def test_another_net_or_number_of_processes(tmp_path):

@@ -37,20 +37,6 @@ def numbers(batches) -> list[list]:
     return [b.asnumpy().tolist() for b in batches]
 
 
-# -- samplers --------------------------------------------------------------------------------------
-
-
-def test_wrong_arguments_of_samplers_are_refused_at_once():
-    with pytest.raises(ValueError, match="'keep', 'discard', or 'rollover', but got drop"):
-        gdata.BatchSampler(gdata.SequentialSampler(3), 2, "drop")
-    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
-        gdata.BatchSampler(gdata.SequentialSampler(3), 0)
-    with pytest.raises(NotImplementedError, match="Sampler must define __iter__"):
-        list(gdata.Sampler())
-    with pytest.raises(NotImplementedError, match="Sampler must define __len__"):
-        len(gdata.Sampler())
-
-
 # -- datasets --------------------------------------------------------------------------------------
 
 
@@ -72,38 +58,7 @@ def test_array_dataset_joins_what_it_is_given():
         data[7]
 
 
-def test_wrong_views_are_refused():
-    data = gdata.SimpleDataset([1, 2, 3])
-    for arguments in ((3, 3), (0, 0), (3, -1)):
-        with pytest.raises(ValueError, match="expected 0 <= index < num_shards"):
-            data.shard(*arguments)
-    with pytest.raises(ValueError, match="count of at least 0, or None, got -1"):
-        data.take(-1)
-    with pytest.raises(TypeError, match=r"Invalid sampler type: <class 'list'>"):
-        data.sample([0, 1])
-    with pytest.raises(NotImplementedError, match="Dataset must define __getitem__"):
-        gdata.Dataset()[0]
-    with pytest.raises(NotImplementedError, match="Dataset must define __len__"):
-        len(gdata.Dataset())
-    with pytest.raises(AttributeError, match="RecordFileDataset is left out of d2lmini"):
-        gdata.RecordFileDataset
-
-
 # -- batches ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("elements", "words"),
-    [
-        (["a", "b"], "a batch of str becomes a NumPy array of <U1"),
-        ([None], "a batch of NoneType"),
-        ([np.arange(2), np.arange(3)], "elements of a batch have different shapes"),
-        ([nd.ones(3), np.ones(3)], "a batch of NDArray and ndarray cannot be joined"),
-    ],
-)
-def test_what_cannot_be_joined_says_why(elements: list, words: str):
-    with pytest.raises(TypeError, match=words):
-        default_batchify_fn(elements)
 
 
 def one_by_one(elements):
@@ -180,13 +135,6 @@ def test_the_short_way_is_taken_where_it_means_the_same_only():
         assert gdata.dataset.gather(images, [0, outside]) is None
     got = numbers(gdata.DataLoader(Shifted(np.arange(4)), 2))
     assert got == [[1, 2], [3, 4]]
-
-
-def test_a_batch_is_a_copy():
-    X = nd.zeros((4, 2))
-    for batch in gdata.DataLoader(gdata.SimpleDataset(X), 2):
-        batch[:] = 5
-    assert X.sum().asscalar() == 0
 
 
 # -- the loader ------------------------------------------------------------------------------------
@@ -305,15 +253,6 @@ def test_a_worker_that_hangs_is_a_timeout():
     assert len(list(loader)) == 3  # with new threads
 
 
-def test_a_timeout_of_the_datasets_own_is_passed_on():
-    def slow(x):
-        raise TimeoutError("the disk sleeps")
-
-    loader = gdata.DataLoader(gdata.SimpleDataset([1]).transform(slow), 1, num_workers=1)
-    with pytest.raises(TimeoutError, match="the disk sleeps"):
-        list(loader)
-
-
 def test_leaving_early_leaks_nothing():
     made: list = []
 
@@ -336,18 +275,6 @@ def test_leaving_early_leaks_nothing():
     gc.collect()
     until(lambda: not any(ref() for ref in made))
     del loader
-    until(lambda: not loaders())
-
-
-def test_an_iterator_keeps_its_loader_and_nothing_else_does():
-    loader = gdata.DataLoader(range(6), 2, num_workers=2)
-    alive = weakref.ref(loader)
-    epoch = iter(loader)
-    del loader
-    gc.collect()
-    assert numbers(epoch) == [[0, 1], [2, 3], [4, 5]] and alive() is not None
-    del epoch
-    assert alive() is None  # without the garbage collector
     until(lambda: not loaders())
 
 

@@ -24,12 +24,6 @@ class Counted(init.Initializer):
         arr[:] = nd.arange(arr.size).reshape(arr.shape)
 
 
-def made(name="w_weight", shape=(2, 3), ctx=None, init="ones", **how):
-    parameter = Parameter(name, shape=shape, **how)
-    parameter.initialize(init, ctx=ctx)
-    return parameter
-
-
 # ---- the three states
 
 
@@ -65,21 +59,6 @@ def test_deferred_then_there():
     assert parameter.data(cpu(1)).sum().asscalar() == 15, "the copies are separate"
 
 
-def test_unknown_shape_must_be_allowed():
-    for shape in [(2, 0), (2, -1), None, ()]:
-        with pytest.raises(ValueError, match="Cannot initialize Parameter 'w' because it has inv"):
-            Parameter("w", shape=shape).initialize()
-
-
-def test_initialize_twice():
-    parameter = made()
-    with pytest.warns(UserWarning, match="'w_weight' is already initialized, ignoring. Set force"):
-        parameter.initialize("zeros")
-    assert parameter.data().sum().asscalar() == 6
-    parameter.initialize("zeros", force_reinit=True)
-    assert parameter.data().sum().asscalar() == 0
-
-
 def test_set_data_while_deferred_is_its_first_value():
     parameter = Parameter("w", shape=(2, 0), dtype="float16", allow_deferred_init=True)
     parameter.initialize()
@@ -90,46 +69,6 @@ def test_set_data_while_deferred_is_its_first_value():
     parameter._finish_deferred_init()
     assert parameter.data().dtype == np.float16
     assert parameter.data().asnumpy().tolist() == [[7] * 5] * 2
-
-
-# ---- its arrays
-
-
-def test_sparse_kinds():
-    for what in ("stype", "grad_stype"):
-        with pytest.raises(AssertionError, match=f"^{what} for Parameter 'w' must be one of"):
-            Parameter("w", shape=(1,), **{what: "foo"})
-    for stype in ("row_sparse", "csr"):
-        with pytest.raises(MXNetError, match=f"'{stype}' is left out .* use 'default'"):
-            Parameter("w", shape=(1,), stype=stype)
-    parameter = made(grad_stype="row_sparse")
-    assert parameter.data().stype == "default"
-    with pytest.raises(AttributeError, match=r"row_sparse_data is left out"):
-        parameter.row_sparse_data
-
-
-class Store:
-    """A Trainer whose store holds the values."""
-
-    _kv_initialized = _update_on_kvstore = True
-
-    def __init__(self):
-        self._params_to_init = []
-        self.resets = 0
-
-    def _reset_kvstore(self):
-        self.resets += 1
-
-
-def test_setting_data_tells_the_store():
-    parameter = made()
-    trainer = Store()
-    parameter._set_trainer(trainer)
-    parameter.set_data(nd.zeros((2, 3)))
-    assert trainer.resets == 1
-    trainer._params_to_init = [parameter]
-    parameter.set_data(nd.zeros((2, 3)))
-    assert trainer.resets == 1
 
 
 # ---- Constant
@@ -153,21 +92,6 @@ def test_constant():
     assert pickle.loads(pickle.dumps(constant)).list_ctx() == TWO
 
 
-# ---- ParameterDict
-
-
-def test_update():
-    params, other = ParameterDict("a_"), ParameterDict("b_")
-    weight = other.get("weight")
-    params.update(other)
-    params.update(other)
-    assert params["b_weight"] is weight
-    clash = ParameterDict("b_")
-    clash.get("weight")
-    with pytest.raises(AssertionError, match="different Parameters with the same name 'b_weight'"):
-        params.update(clash)
-
-
 # ---- files
 
 
@@ -188,14 +112,6 @@ def like(**shapes):
     for name, shape in shapes.items():
         params.get(name, shape=shape, allow_deferred_init=True)
     return params
-
-
-def test_errors_of_save(saved, tmp_path):
-    with pytest.raises(ValueError, match=r"Prefix 'foo_' is to be striped .* 'net_weight' does"):
-        saved[0].save(tmp_path / "x", strip_prefix="foo_")
-    with pytest.raises(RuntimeError, match="'net_weight' has not been initialized"):
-        like(weight=(1,)).save(tmp_path / "x")
-    assert not (tmp_path / "x").exists()
 
 
 def test_errors_of_load(saved, tmp_path):

@@ -94,14 +94,6 @@ def test_cells_can_be_differentiated_twice(name, whole):
 # -- one op for all steps --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["TNC", [], [None, None]], ids=["layout", "none", "two"])
-def test_states_to_begin_with_that_are_none_are_refused_at_the_call(given):
-    cell = rnn.GRUCell(4, input_size=3)
-    cell.initialize()
-    with pytest.raises(ValueError, match=r"begin_state is a list of 1 array, .*layout='TNC'"):
-        cell.unroll(2, nd.ones((2, 1, 3)), given)
-
-
 @each_cell
 @pytest.mark.parametrize("layout", ["TNC", "NTC"])
 @pytest.mark.parametrize("given", ["array", "list"])
@@ -158,26 +150,7 @@ def stack(*cells):
     return net
 
 
-# -- layers and cells ------------------------------------------------------------------------------
-
-
 # -- chance ----------------------------------------------------------------------------------------
-
-
-def test_dropout_lies_between_layers_and_in_training_only():
-    layer = ready(rnn.LSTM(H, 2, dropout=1.0, input_size=C))
-    plain = ready(rnn.LSTM(H, 2, input_size=C))
-    x = draw(T, N, C)
-    close(layer(x), plain(x))
-    with autograd.record():
-        y = layer(x)
-        again = layer(draw(T, N, C, seed=5))
-    # All is dropped: what comes out does not depend on what went in.
-    close(y, again)
-    one = ready(rnn.LSTM(H, dropout=1.0, input_size=C))
-    with autograd.record():
-        y = one(x)
-    close(y, one(x))
 
 
 def test_zoneout_keeps_what_was():
@@ -235,17 +208,6 @@ def test_errors_say_what_is_wrong(call, error, words):
         call(cell, draw(N, T, C))
 
 
-def test_a_modified_cell_is_no_longer_called_itself():
-    base = rnn.GRUCell(H)
-    cell = rnn.ResidualCell(base)
-    with pytest.raises(AssertionError, match="Call the modifier cell instead"):
-        base.begin_state(2)
-    with pytest.raises(AssertionError, match="cannot be modified twice"):
-        rnn.ZoneoutCell(base)
-    assert cell.begin_state(batch_size=2)[0].shape == (2, H)
-    assert list(cell.collect_params()) == list(base.collect_params())
-
-
 @pytest.mark.parametrize("wrap", [rnn.ResidualCell, lambda cell: stack_of(rnn.GRUCell(C), cell)])
 def test_a_cell_that_overrides_unroll_is_unrolled_its_own_way(wrap):
     class Watched(rnn.LSTMCell):
@@ -266,29 +228,11 @@ def test_a_cell_that_overrides_unroll_is_unrolled_its_own_way(wrap):
         close(ours, plain)
 
 
-def test_a_stack_is_a_sequence_of_its_cells():
-    cells = rnn.GRUCell(2), rnn.RNNCell(3)
-    net = stack(*cells)
-    assert len(net) == 2 and (net[0], net[-1]) == cells
-
-
 def stack_of(*cells):
     stack = rnn.HybridSequentialRNNCell()
     for cell in cells:
         stack.add(cell)
     return stack
-
-
-@pytest.mark.parametrize(
-    ("states", "error", "words"),
-    [
-        (lambda: nd.zeros((1, 9, H)), ValueError, "Invalid recurrent state shape"),
-        (lambda: [nd.zeros((2, N, H))], ValueError, r"Expecting \(1, 3, 6\)"),
-    ],
-)
-def test_states_of_another_shape_are_refused(states, error, words):
-    with pytest.raises(error, match=words):
-        ready(rnn.GRU(H))(draw(T, N, C), states())
 
 
 # -- it learns -------------------------------------------------------------------------------------

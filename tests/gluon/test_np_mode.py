@@ -74,33 +74,6 @@ def test_training_on_several_devices(gpu_kind, hybridize):
         both(train)
 
 
-class Sigmoid(autograd.Function):
-    """Forward and backward get arrays of the kind of the input."""
-
-    def forward(self, x):
-        self.space = np if type(x) is np.ndarray else nd
-        y = 1 / (1 + self.space.exp(-x))
-        self.save_for_backward(y)
-        return y
-
-    def backward(self, g):
-        (y,) = self.saved_tensors
-        assert type(g) is type(y) is (np.ndarray if self.space is np else NDArray)
-        return g * y * (1 - y)
-
-
-def test_functions_and_marked_variables():
-    def run(array):
-        x, g = array([0, 1, -2]), array([9, 9, 9])
-        autograd.mark_variables([x], [g])
-        with autograd.record():
-            y = Sigmoid()(x)
-        y.backward()
-        return y, g, x.grad
-
-    both(run)
-
-
 # -- parameters ------------------------------------------------------------------------------------
 
 
@@ -148,9 +121,6 @@ def test_scopes_are_of_one_thread_and_set_np_of_all():
         npx.reset_np()
     look()
     assert seen == [(False, False), (True, True), (False, False)]
-
-
-# -- data ------------------------------------------------------------------------------------------
 
 
 # -- metrics ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -14,14 +13,6 @@ from d2lmini.gluon.data import DataLoader, SplitSampler
 from d2lmini.gluon.data.vision import transforms
 
 RESTS = ("pad", "discard", "keep")
-
-
-def batches_of(length, k, size, rest, **options):
-    """The lists of indices of each part."""
-    return [
-        list(gdata.BatchSampler(SplitSampler(length, k, r, rest=rest, **options), size))
-        for r in range(k)
-    ]
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -51,35 +42,6 @@ def look_at_parts(length, k, shuffle, rest):
         assert len(every) == length + -length % k
         all_but_last = [i for part in parts for i in part[:-1]]
         assert len(all_but_last) == len(set(all_but_last))
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("rest", RESTS)
-def test_batch_t_of_all_parts_is_batch_t_of_one(rest, shuffle):
-    """Whatever k is; in the last one some are repeated or missing, as `rest` says."""
-    (one,) = batches_of(23, 1, 8, rest, shuffle=shuffle)
-    for k in (2, 4):
-        parts = batches_of(23, k, 8 // k, rest, shuffle=shuffle)
-        joined = [sorted(i for some in step for i in some) for step in zip(*parts)]
-        assert joined[:2] == [sorted(batch) for batch in one[:2]]
-        if rest == "keep":
-            assert joined[2] == sorted(one[2])
-        elif rest == "pad":
-            assert {*joined[2]} == {*one[2], *one[0][: 24 - 23]}
-            assert [len(part) for part in parts] == [3] * k
-        else:
-            assert {*joined[2]} < {*one[2]} or k == 1
-
-
-def test_wrong_arguments_are_refused():
-    for bad in [(-1, 1, 0), (5, 0, 0), (5, 2, 2), (5, 2, -1)]:
-        with pytest.raises(ValueError, match=r"0 <= part_index < num_parts, got length"):
-            SplitSampler(*bad)
-    with pytest.raises(ValueError, match="rest is one of pad, discard, keep; got 'drop'"):
-        SplitSampler(5, rest="drop")
-    for batch in (-1, 3):
-        with pytest.raises(IndexError, match="there is no batch"):
-            SplitSampler(5, 1).weigh(batch, 2)
 
 
 # -- the same training, whatever k is --------------------------------------------------------------
@@ -245,33 +207,6 @@ def test_a_loop_over_epochs_goes_on(workers, tmp_path):
     for moment in (1, 3, 4, 5, 7):
         before = program(tmp_path / f"{moment}", moment)
         assert before + program(tmp_path / f"{moment}", 12) == whole
-
-
-def test_after_an_epoch_that_was_left_early():
-    loader = DataLoader(list(range(6)), 2, sampler=SplitSampler(6, seed=1))
-    for _ in loader:
-        break
-    held = iter(loader)
-    next(held)
-    again = DataLoader(list(range(6)), 2, sampler=SplitSampler(6, seed=1))
-    again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-    left = [b.asnumpy().tolist() for b in held]
-    assert [b.asnumpy().tolist() for b in again] == left and len(left) == 2
-
-
-def test_a_shuffle_that_is_continued_leaves_numpys_generator_alone():
-    np.random.seed(5)
-    loader = DataLoader(list(range(8)), 2, shuffle=True)
-    batches = iter(loader)
-    next(batches)
-    state = loader.state_dict()
-    np.random.seed(6)
-    expected = np.random.rand()
-    np.random.seed(6)
-    again = DataLoader(list(range(8)), 2, shuffle=True)
-    again.load_state_dict(state)
-    assert [b.asnumpy().tolist() for b in again] == [b.asnumpy().tolist() for b in batches]
-    assert np.random.rand() == expected
 
 
 def test_a_sampler_that_does_not_say_how_to_go_on():

@@ -4,7 +4,6 @@ none leaves memory behind, and a step that fails spoils nothing else.
 
 import gc
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,52 +96,6 @@ def test_lenet_learns_real_digits():
 # -- it repeats to the bit -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def pictures():
-    from d2lmini.d2l.helpers import digits
-
-    return [part[:256] for part in digits(resize=28)[:2]]
-
-
-def trained(pictures, loader_workers=0):
-    """What two epochs make of the net's numbers, running statistics and test scores."""
-    random.seed(7)
-    np.random.seed(7)
-    X, y = map(nd.array, pictures)
-    data = gluon.data.ArrayDataset(X, y)
-    loader = gluon.data.DataLoader(data, 128, shuffle=True, num_workers=loader_workers)
-    net = chancy()
-    net.initialize(init.Xavier())
-    trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.003})
-    losses = [step(net, trainer, *each).mean() for _ in range(2) for each in loader]
-    result = values(net)
-    result["losses"] = np.array([l.asscalar() for l in losses])
-    result["scores"] = net(X[:32]).asnumpy()
-    return result
-
-
-@pytest.fixture(scope="module")
-def serial(pictures):
-    with engine.use("naive"):
-        return trained(pictures)
-
-
-def test_the_net_of_these_tests_is_chancy(pictures, serial):
-    """Another seed gives other numbers in every weight: so what follows could fail."""
-    X = nd.array(pictures[0])
-    random.seed(8)
-    net = chancy()
-    net.initialize(init.Xavier())
-    with autograd.record():
-        once = net(X)
-        again = net(X)
-    assert (once != again).sum().asscalar() > 0
-    for name, value in values(net).items():
-        if name.endswith("weight"):
-            assert (value != serial[name]).any(), name
-    assert serial["losses"][-1] < serial["losses"][0]
-
-
 class Wide(gluon.HybridBlock):
     """Its products are large enough to be cut, and to be shared by BLAS's own threads if let."""
 
@@ -177,23 +130,6 @@ def test_bits_of_wide_layers_depend_neither_on_workers_nor_on_threads_of_blas():
         with threadpoolctl.threadpool_limits(threads, user_api="blas"):
             with engine.use("threaded", workers=workers):
                 assert_equal(wide_steps(), serial)
-
-
-@pytest.mark.parametrize(
-    "smaller",
-    [
-        replace(accuracy.RECIPES["lenet"], batch_size=360),
-        replace(accuracy.RECIPES["resnet"], batch_size=360, resize=None),
-    ],
-    ids=list(accuracy.RECIPES),
-)
-def test_a_recipe_repeats_to_the_bit(smaller):
-    first, second, other = (values(accuracy.train(smaller, s, epochs=1)[0]) for s in (3, 3, 4))
-    assert_equal(first, second)
-    assert any((first[name] != other[name]).any() for name in first)
-
-
-# -- gradients over several batches ----------------------------------------------------------------
 
 
 # -- it does not wait ------------------------------------------------------------------------------

@@ -69,41 +69,6 @@ def test_gradients(n: int):
     alike(run)
 
 
-@pytest.mark.parametrize("req", ["write", "add"])
-def test_one_array_as_several_inputs(req: str):
-    def run(call: Callable) -> list[Any]:
-        (a,) = leaves(req)
-        recorded(call, a, a).backward()
-        recorded(lambda: call(a, a) + call(a * 2, a)).backward()
-        return [a.grad]
-
-    alike(run)
-
-
-def test_several_outputs_and_head_gradients_for_some():
-    f = CachedOp(sym.Group([x * w, x + w, w * 3]))
-    a, b = leaves("write", "write")
-    with autograd.record():
-        y, z, _ = f(a, b)
-    autograd.backward([y, z], [None, nd.array([1, 2, 3])])
-    np.testing.assert_allclose(a.grad.asnumpy(), b.asnumpy() + [1, 2, 3], rtol=1e-6)
-    np.testing.assert_allclose(b.grad.asnumpy(), a.asnumpy() + [1, 2, 3], rtol=1e-6)
-    with autograd.record():
-        z = f(a, b)[2]
-    z.backward()
-    assert b.grad.asnumpy().tolist() == [3, 3, 3] and a.grad.asnumpy().tolist() == [0, 0, 0]
-
-
-def test_dropout_backward_drops_the_same():
-    f = CachedOp(sym.Dropout(x * w, p=0.5))
-    a, b = leaves("write", "write", n=200)
-    y = recorded(f, a, b)
-    y.backward()
-    kept = y.asnumpy() != 0
-    assert 0 < kept.sum() < 200
-    np.testing.assert_allclose(a.grad.asnumpy(), np.where(kept, b.asnumpy() * 2, 0), rtol=1e-6)
-
-
 def test_gradients_of_gradients_draw_the_same_and_change_nothing_twice():
     data, state = sym.var("data"), [sym.var(n) for n in ("gamma", "beta", "mean", "var")]
     net = sym.BatchNorm(data, *state, fix_gamma=False, momentum=0.5)
@@ -159,16 +124,3 @@ def test_an_error_in_backward_is_raised_at_the_wait():
         a.grad.asnumpy()
     with pytest.raises(MXNetError, match="pick"):
         y.asnumpy()
-
-
-# -- get_symbol ------------------------------------------------------------------------------------
-
-
-def test_get_symbol_of_eager_and_compiled_steps():
-    a, b = leaves("write", "write")
-    with autograd.record():
-        y = (COMPILED(a, b * 2) + nd.array([1, 2, 3])).tanh()
-    s = autograd.get_symbol(y)
-    assert s.name == "node_3" and s.list_arguments() == ["var0", "var1", "null0"]
-    (again,) = s.eval(var0=a, var1=b, null0=nd.array([1, 2, 3]))
-    np.testing.assert_allclose(again.asnumpy(), y.asnumpy(), rtol=1e-6)

@@ -1,5 +1,5 @@
 """Mirroring: the same bits with fewer bytes kept. The program without mirroring is the oracle for
-values, the memory pool for bytes, and real MXNet for what its own mirroring computes."""
+values, the memory pool for bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from d2lmini import autograd, engine, nd, random, storage
 from d2lmini.gluon import HybridBlock, nn
-from d2lmini.graph.backward import MIRRORED, cut_graph, min_cut, mirror, recompute, residuals
-from d2lmini.graph.ir import topological
+from d2lmini.graph.backward import cut_graph, min_cut, mirror, recompute, residuals
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import KEPT
 from d2lmini.graph.program import Program
@@ -156,61 +155,3 @@ def test_the_peak_is_as_predicted(name):
             peaks.append(own + head + max(arenas))
     assert kept[1] <= share * kept[0]
     assert peaks[1] < peaks[0]
-
-
-# -- how it is asked for ---------------------------------------------------------------------------
-
-
-def is_mirrored(net) -> bool:
-    return any(MIRRORED in n.labels for n in topological(net.program()[1].outputs))
-
-
-@pytest.mark.parametrize(
-    ("variable", "flag", "expected"),
-    [(None, None, False), (None, True, True), ("0", None, False), ("1", None, True),
-     ("1", False, False), ("0", True, True)],
-)  # fmt: skip
-def test_the_environment_is_the_default(variable, flag, expected, monkeypatch):
-    if variable is None:
-        monkeypatch.delenv("MXNET_BACKWARD_DO_MIRROR", raising=False)
-    else:
-        monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", variable)
-    net, (x,) = build(mlp, (4, 5), backward_do_mirror=flag)
-    step(net, x)
-    assert is_mirrored(net) is expected
-
-
-# -- MXNet -----------------------------------------------------------------------------------------
-
-
-def train(mx, flag, arrays):
-    """Loss, gradients and moving statistics of two steps, with MXNet's variable set to `flag`."""
-    import os
-
-    os.environ["MXNET_BACKWARD_DO_MIRROR"] = flag
-    try:
-        net = mx.gluon.nn.HybridSequential(prefix="net_")
-        with net.name_scope():
-            net.add(mx.gluon.nn.Conv2D(4, 3, in_channels=3), mx.gluon.nn.BatchNorm(in_channels=4))
-            net.add(mx.gluon.nn.Activation("relu"), mx.gluon.nn.Dense(3, in_units=4 * 36))
-        net.initialize()
-        parameters = net.collect_params()
-        for name, value in arrays.items():
-            if name != "x":
-                parameters[name].set_data(mx.nd.array(value))
-        net.hybridize()
-        x = mx.nd.array(arrays["x"])
-        x.attach_grad()
-        kept = []
-        for _ in range(2):
-            with mx.autograd.record():
-                y = mx.nd.tanh(net(x))
-                loss = (y * y).sum()
-            loss.backward()
-            kept += [loss.asnumpy(), x.grad.asnumpy()]
-            for parameter in parameters.values():
-                null = parameter.grad_req == "null"
-                kept.append((parameter.data() if null else parameter.grad()).asnumpy())
-        return kept
-    finally:
-        del os.environ["MXNET_BACKWARD_DO_MIRROR"]

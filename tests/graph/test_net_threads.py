@@ -98,25 +98,3 @@ def test_python_runs_once_in_first_calls_at_once():
     together(lambda: net(nd.ones(2)).wait_to_read(), second, second)
     assert net.calls == [1]
     assert len(net.program()) == 2  # for two shapes
-
-
-def test_parameters_are_whole_when_others_see_them():
-    """Who finds a parameter's array finds it with its gradient attached."""
-    net = nn.Dense(2, in_units=2)
-    net.initialize()
-    seen = []
-
-    def look(*_: object) -> None:
-        seen.append(net.weight.data()._node is not None)
-
-    real = autograd.mark_variables
-
-    def marking(variables: object, *more: object) -> None:
-        look()
-        real(variables, *more)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("d2lmini.gluon.parameter.autograd.mark_variables", marking)
-        net.weight.cast("float64")
-        net.weight.reset_ctx(net.weight.list_ctx())
-    assert seen and all(seen)

@@ -9,7 +9,7 @@ from oracle import Oracle
 
 from d2lmini import autograd, np, npx
 from d2lmini.base import util
-from d2lmini.gluon import HybridBlock, SymbolBlock, nn
+from d2lmini.gluon import HybridBlock, SymbolBlock
 from d2lmini.symbol import NotImplementedForSymbol
 
 #: Expressions of an array x (2, 3, 4); all their results are arrays.
@@ -127,14 +127,6 @@ def test_mxnet_reads_the_exported_net(text, tmp_path, mxnet: Oracle):
 # -- both kinds of arrays, and the fast path -------------------------------------------------------
 
 
-def tiny_net(*widths):
-    net = nn.HybridSequential()
-    for width in widths:
-        net.add(nn.Dense(width, activation="tanh"))
-    net.initialize()
-    return net
-
-
 @pytest.mark.parametrize(
     "text, what",
     [
@@ -153,29 +145,3 @@ def test_values_in_a_trace_are_refused(text, what):
     net.hybridize()
     with pytest.raises(NotImplementedForSymbol, match=f"{what}.* is not implemented(.|\n)*  at "):
         net(data())
-
-
-def test_in_place_operations():
-    def forward(x):
-        y = x * 2
-        y += 1
-        y *= x
-        total = y.sum()
-        total -= 1
-        return y, total
-
-    net = Net("forward(x)")
-    net.scope["forward"] = forward
-    eager = net(data())
-    net.hybridize()
-    same(net(data()), eager)
-
-
-def test_symbol_of_recorded_np_operations():
-    x = np.array([1, 2])
-    x.attach_grad()
-    with autograd.record():
-        y = (x * x + 1).sum()
-    symbol = autograd.get_symbol(y)
-    (value,) = symbol.eval(**{symbol.list_arguments()[0]: x.as_nd_ndarray()})
-    assert value.asnumpy().reshape(-1).tolist() == [7]

@@ -65,23 +65,3 @@ def test_the_order_stays_where_it_matters(act_type, pool_type, dtype):
     y = sym.Pooling(y, pool_type=pool_type, **POOLS["squares"])
     before = graph_of(y, x=(1, 1, 4, 4))
     assert pool_before_activation(before) == before
-
-
-def test_a_layer_is_pooled_before_its_activation():
-    net = nn.HybridSequential()
-    net.add(nn.Conv2D(4, 3, in_channels=2), nn.Activation("sigmoid"), nn.MaxPool2D(2, 2))
-    net.initialize("xavier")
-    x = nd.random.normal(shape=(5, 2, 10, 10))
-    expected = []
-    for hybrid in (False, True):
-        net.hybridize(hybrid)
-        with autograd.record():
-            y = net(x)
-        y.backward()
-        grads = [p.grad().asnumpy() for p in net.collect_params().values()]
-        if hybrid:
-            for got, want in zip(grads, expected):
-                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-        expected = grads
-    forward = str(net.program()[0])
-    assert forward.index("Pooling(") < forward.index("exp(")

@@ -7,7 +7,6 @@ from unittest import mock
 import pytest
 
 from d2lmini import autograd, gluon, nd
-from d2lmini.graph import formulas
 from d2lmini.graph import text as code
 from d2lmini.graph.text import code_of
 
@@ -69,18 +68,3 @@ def test_a_net_of_another_batch_size_compiles_no_new_code(make, shape, sizes):
     with mock.patch.object(code, "compile", create=True) as compiling:
         train(net, nd.ones((sizes[1], *shape)))
     assert not compiling.called
-
-
-def programs(function, *args) -> int:
-    """How many formulas a call compiles, with its gradients."""
-    for x in args:
-        x.attach_grad()
-    nd.waitall()
-    with mock.patch.object(formulas, "FormulaProgram", wraps=formulas.FormulaProgram) as made:
-        train(lambda x: function(x, *args[1:]), args[0])
-    return made.call_count
-
-
-def test_a_large_call_is_compiled_at_once_and_a_small_one_is_not():
-    for rows, made in ((500, 2), (10, 0)):
-        assert programs(nd.softmax, nd.ones((rows, 1000))) == made

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the values that MXNet 1.9.1 gives, formulas, refusals."""
+"""Learning-rate schedules: formulas, refusals."""
 
 from __future__ import annotations
 
