@@ -70,9 +70,6 @@ def curves(board):
     return {name: [(p.x, p.y) for p in points] for name, points in board.data.items()}
 
 
-# -- attention.py ----------------------------------------------------------------------------------
-
-
 # -- oop.py and models.py --------------------------------------------------------------------------
 
 
@@ -134,19 +131,6 @@ def classification(library):
         model.accuracy(model(X), y, averaged=False).asnumpy(),
         model.loss(model(X), y, averaged=False).asnumpy(),
     ]  # fmt: skip
-
-
-def residual_blocks(library):
-    d2l, draw = helpers(library), Draw(library)
-    X = draw(2, 4, 6, 6)
-    nets = [
-        d2l.Residual(4), d2l.Residual(6, use_1x1conv=True, strides=2),
-    ]  # fmt: skip
-    found = []
-    for net in nets:
-        found += forward_backward(library, draw, net, X)[:3]
-    resnet = d2l.resnet18(10)
-    return [*found, len(resnet), d2l.corr2d(X[0, 0], X[1, 1, :2, :3]).asnumpy()]
 
 
 # -- training.py -----------------------------------------------------------------------------------
