@@ -2,8 +2,7 @@
 
 Each program runs twice in one mode (eager, hybridized, static, mirrored, lazy, checkpointed) and
 place (engines, bulk segments, a simulated GPU): as it stands, and so that no write can matter.
-Programs of operations then feed copies (`use`) and hand out copies of results (`out`); programs of
-nets then run each backward right after its forward (`head`, `finish`).
+It then feeds copies (`use`) and hands out copies of results (`out`).
 """
 
 from __future__ import annotations
@@ -67,20 +66,10 @@ WRITES = (
     "pull(x, {n})", "nd.sgd_update(x, nd.full(x.shape, {n}), lr=1, wd=0, out=x)", "x[3:] = {n}",
 )  # fmt: skip
 
-LAYERS = (
-    "nn.Dense(4)", "nn.Dense(3, activation='relu')", "nn.Dense(5, activation='tanh')",
-    "nn.BatchNorm()", "nn.Dropout(0.5)", "nn.LayerNorm()", "nn.Activation('sigmoid')",
-    "nn.HybridLambda(lambda F, x: x * x)", "nn.HybridLambda(lambda F, x: F.reshape(x, (0, -1)))",
-    "nn.HybridLambda(lambda F, x: F.slice_axis(x, axis=1, begin=0, end=2))", "nn.LeakyReLU(0.1)",
-    "nn.HybridLambda(lambda F, x: F.softmax(x) * 3)", "nn.PReLU()", "nn.GELU()",
-)  # fmt: skip
-
 
 def draw(seed: int) -> str:
-    """A program of operations, or of nets."""
-    rng = random.Random(seed)
-    lines = _operations(rng) if rng.random() < 0.6 else _net(rng)
-    return "\n".join(lines) + "\n"
+    """A program of operations."""
+    return "\n".join(_operations(random.Random(seed))) + "\n"
 
 
 def _operations(rng: random.Random) -> list[str]:
@@ -145,51 +134,6 @@ def _operations(rng: random.Random) -> list[str]:
 def _write(rng: random.Random, names: list[str]) -> str:
     write = rng.choice(WRITES).format(n=rng.choice((0, 2, 5, 50)))
     return f"write({rng.choice(names)}, lambda x: {write.replace(' = ', ' <- ')!r})"
-
-
-def _net(rng: random.Random) -> list[str]:
-    layers = [rng.choice(LAYERS) for _ in range(rng.randint(1, 4))]
-    lines = ["net = nn.HybridSequential()"]
-    if rng.random() < 0.15:
-        lines.append("net.add(nn.HybridLambda(lambda F, x: F.reshape(x, (0, 3, 1))))")
-        lines.append(f"net.add(gluon.rnn.{rng.choice(('LSTM', 'GRU', 'RNN'))}(4, layout='NTC'))")
-        layers = ["nn.Dense(3)"]
-    elif rng.random() < 0.15:
-        lines.append("net.add(nn.HybridLambda(lambda F, x: F.reshape(x, (-1, 1, 2, 3))))")
-        lines.append("net.add(nn.Conv2D(2, 2), nn.BatchNorm(), nn.Activation('relu'))")
-    lines += [f"net.add({layer})" for layer in (*layers, "nn.Dense(2)")]
-    lines += [
-        "net.initialize(init.Uniform(1)); hybridize(net)",
-        "x = values(1, (4, 3)); x.attach_grad(); c = values(2, (4, 3))",
-        "parameters = net.collect_params()",
-        "net(c)",
-        f"trainer = gluon.Trainer(parameters, {rng.choice(('sgd', 'adam'))!r})",
-    ]
-    heads = []
-    for i in range(rng.randint(1, 3)):
-        lines.append(f"with autograd.record(): y{i} = net({rng.choice('xxc')})")
-        loss = rng.choice((f"y{i}", f"(y{i} * y{i}).sum()", f"y{i}.tanh()"))
-        lines.append(f"with autograd.record(): l{i} = {loss}")
-        heads.append(f"h{i}")
-        lines.append(f"h{i} = head(l{i}, {rng.random() < 0.3})")
-        for _ in range(rng.randint(1, 2)):
-            kind = rng.random()
-            if kind < 0.25:
-                lines.append("step(trainer)")
-            elif kind < 0.5:
-                lines.append(
-                    f"for p in parameters.values(): p.set_data(p.data() * {rng.choice((0, 3))})"
-                )
-            elif kind < 0.6:
-                lines.append("for p in parameters.values(): p.data()[0:1] = 3")
-            else:
-                lines.append(_write(rng, ["x", "c", f"y{i}", f"l{i}"]))
-    rng.shuffle(heads)
-    for h in heads:
-        lines.append(f"finish({h})")
-        if rng.random() < 0.5:
-            lines.append(rng.choice((_write(rng, ["x", "c"]), "step(trainer)")))
-    return lines
 
 
 @contextmanager
@@ -277,34 +221,6 @@ class Run:
 
     def keep(self, x: Any) -> None:
         self.kept.append(x.asnumpy())
-
-    # -- nets --------------------------------------------------------------------------------------
-
-    def head(self, l: Any, again: bool) -> Any:
-        if not self.apart:
-            return l, again
-        return [self._grads(l, True) for _ in range(1 + again)]
-
-    def finish(self, h: Any) -> None:
-        if not self.apart:
-            l, again = h
-            h = [self._grads(l, i < again) for i in range(1 + again)]
-        for grads in h:
-            self.kept += grads
-
-    def _grads(self, l: Any, retain: bool) -> list[np.ndarray]:
-        x, parameters = self.scope["x"], self.scope["parameters"]
-        x.grad[:] = 0  # for a head that does not depend on it
-        self.backward(l, None, retain)
-        found = [x.grad.asnumpy()]
-        return found + [p.grad().asnumpy() for p in parameters.values() if p.grad_req != "null"]
-
-    def step(self, trainer: Any) -> None:
-        parameters = self.scope["parameters"].values()
-        with autograd.record():
-            heads = [p.data() * 0.5 for p in parameters if p.grad_req != "null"]
-        autograd.backward(heads)  # gradients that are the same in both runs
-        trainer.step(1)
 
     def run(self, text: str) -> list[np.ndarray]:
         self.scope: dict[str, Any] = self.names()

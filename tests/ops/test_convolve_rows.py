@@ -8,7 +8,7 @@ from convolutions import all_three, check_workers_change_no_bit, way_of
 from op_rows import conv as plain
 
 from d2lmini.base import MXNetError
-from d2lmini.ops import conv_im2col, conv_toeplitz
+from d2lmini.ops import conv_toeplitz
 from d2lmini.ops.windows import geometry
 
 
@@ -54,23 +54,6 @@ def test_equal_to_one_multiplication_after_the_other(monkeypatch, blocks, tile):
         want = plain.backward_weight(x, g, geo=geo, num_group=1)
         np.testing.assert_allclose(dw, want, **close)
     conv_toeplitz.plan.cache_clear()
-
-
-@pytest.mark.parametrize("way", [conv_toeplitz, conv_im2col], ids=["rows", "each"])
-def test_the_bias_is_added_once_to_each_output(monkeypatch, way):
-    """By tile, however they are cut."""
-    rng = np.random.default_rng(7)
-    for _ in range(30):
-        monkeypatch.setattr(conv_toeplitz, "TILE", int(rng.choice((1, 5000, 1 << 24))))
-        monkeypatch.setattr(conv_im2col, "TILE_ELEMENTS", int(rng.choice((1, 500, 1 << 19))))
-        conv_im2col._tiles_of.cache_clear()
-        geo, x, w, g = draw_case(rng)
-        bias = rng.normal(size=len(w))
-        y, plain_y = (np.full(g.shape, np.nan) for _ in range(2))
-        way.convolve(np, x, w, geo, 1, y, bias)
-        way.convolve(np, x, w, geo, 1, plain_y)
-        np.testing.assert_array_equal(y, plain_y + bias.reshape(-1, *(1,) * len(geo.out)))
-    conv_im2col._tiles_of.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -88,19 +88,6 @@ def test_batch_norm_in_training_uses_and_remembers_the_batch(training, shape, ax
     )
 
 
-def test_batch_norm_shows_its_statistics_only_on_request(training):
-    x, one = array(4, 3), nd.ones(3, dtype="float64")
-    y = nd.BatchNorm(x, one, one, one, one.copy())
-    assert y.shape == (4, 3)
-    y, mean, inverse = nd.BatchNorm(x, one, one, one.copy(), one.copy(), output_mean_var=True)
-    want_mean, want_var = statistics(x.asnumpy(), 1)
-    np.testing.assert_allclose(mean.asnumpy(), want_mean)
-    np.testing.assert_allclose(inverse.asnumpy(), 1 / np.sqrt(want_var + 1e-3))
-    place = nd.zeros((4, 3), dtype="float64")
-    nd.BatchNorm(x, one, one, one.copy(), one.copy(), out=place)
-    assert (place.asnumpy() == y.asnumpy()).all()
-
-
 @pytest.mark.parametrize("fix_gamma", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_gradient_of_batch_norm(fix_gamma, training):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -50,13 +48,9 @@ def test_pieces_make_up_the_product(sizes, layout_a, layout_b):
         ((64, 130, 70), (64, 70, 90)),
         ((130, 70), (64, 70, 90)),
         ((64, 130, 70), (70, 90)),
-        ((3, 64, 20, 70), (64, 70, 300)),
         ((1, 64, 20, 70), (3, 1, 70, 300)),
-        ((1, 600, 300), (1, 300, 500)),
         ((2, 600, 300), (2, 300, 500)),
-        ((5000, 5, 6), (5000, 6, 7)),
         ((0, 500, 500), (0, 500, 500)),
-        ((64, 700, 1), (64, 1, 90)),
     ],
 )
 def test_batches_are_cut_between_their_matrices(a, b):
@@ -67,15 +61,6 @@ def test_batches_are_cut_between_their_matrices(a, b):
     turned = np.empty(want.swapaxes(-1, -2).shape, "float32").swapaxes(-1, -2)
     a, b = (np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) for x in (a, b))
     np.testing.assert_array_equal(matmul(np, a, b, turned), want)
-
-
-@pytest.mark.parametrize("size", [20, 600])
-def test_a_result_may_lie_where_an_operand_is(size):
-    a, b = view(size, size, "plain", 0), view(size, size, "plain", 1)
-    for place in (0, 1):
-        operands = [a.copy(), b.copy()]
-        matmul(np, *operands, operands[place])
-        np.testing.assert_array_equal(operands[place], a @ b)
 
 
 @pytest.mark.parametrize("layout", ["plain", "transposed", "columns"])
@@ -108,22 +93,6 @@ def test_large_products_are_left_to_no_thread_of_blas(monkeypatch):
         nd.Convolution(pictures, kernel, no_bias=True, kernel=(3, 3), num_filter=64).wait_to_read()
     assert len(seen) > 10 and set(seen) == {1}
     assert [dial.read() for dial in blas._dials()] == before
-
-
-def test_independent_products_run_side_by_side(monkeypatch):
-    meeting = threading.Barrier(2)
-
-    def met(a, b, out=None, *, plain=np.matmul):
-        meeting.wait(20)
-        return plain(a, b, out=out)
-
-    with engine.use("threaded", workers=2, inline_below=0):
-        x = nd.ones((100, 100))
-        x.wait_to_read()
-        monkeypatch.setattr(np, "matmul", met)
-        both = [nd.dot(x, x), nd.dot(x, x)]
-        for y in both:
-            assert y.asnumpy()[0, 0] == 100
 
 
 def results() -> bytes:

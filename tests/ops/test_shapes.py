@@ -80,11 +80,6 @@ def test_positions_that_a_floating_dtype_rounds_are_a_warning():
             assert int(find(y).asscalar()) == 3000
 
 
-def test_the_method_reshape_raises_value_error():
-    with pytest.raises(ValueError, match="24 elements"):
-        X.reshape(5, 5)
-
-
 # -- laws ------------------------------------------------------------------------------------------
 
 SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
@@ -143,22 +138,6 @@ def test_round_trips_give_back_the_array(shape, data):
     for name, back in trips.items():
         assert back.shape == shape, name
         assert back.asnumpy().tobytes() == x.asnumpy().tobytes(), name
-
-
-@few
-@given(SHAPES, st.data())
-def test_sorting_by_argsort_is_sort_and_topk_is_its_beginning(shape, data):
-    x = nd.array(filled(shape))
-    axis = data.draw(st.integers(0, len(shape) - 1))
-    rising = data.draw(st.booleans())
-    positions = nd.argsort(x, axis=axis, is_ascend=rising, dtype="int64").asnumpy()
-    values = nd.sort(x, axis=axis, is_ascend=rising).asnumpy()
-    np.testing.assert_array_equal(np.take_along_axis(x.asnumpy(), positions, axis), values)
-    k = data.draw(st.integers(0, shape[axis]))
-    first = np.arange(k if k else shape[axis])
-    top, at = nd.topk(x, axis=axis, k=k, ret_typ="both", is_ascend=rising, dtype="int64")
-    np.testing.assert_array_equal(top.asnumpy(), np.take(values, first, axis))
-    np.testing.assert_array_equal(at.asnumpy(), np.take(positions, first, axis))
 
 
 # -- the cut ---------------------------------------------------------------------------------------
