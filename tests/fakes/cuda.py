@@ -196,10 +196,6 @@ _EMPTY_CELL = types.CellType()
 # -- the scope -------------------------------------------------------------------------------------
 
 
-def _device_synchronize() -> None:
-    Device().synchronize()
-
-
 def _empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray:
     """`cupyx.empty_pinned`: an array of the host to which copies run asynchronously."""
     like = np.empty(shape, dtype)
@@ -212,11 +208,8 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         CUDARuntimeError=CUDARuntimeError,
         getDeviceCount=lambda: machine.devices,
         getDevice=lambda: machine.current_device,
-        setDevice=machine.use_device,
         eventQuery=event_query,
         memGetInfo=lambda: Device().mem_info,
-        deviceSynchronize=_device_synchronize,
-        deviceCanAccessPeer=lambda device, peer: int(device != peer),
         getDeviceProperties=lambda device: {
             "name": b"fake GPU",
             "totalGlobalMem": machine.memory,
@@ -239,7 +232,6 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         Graph=graphs.Graph,
         MemoryPointer=MemoryPointer,
         MemoryPool=MemoryPool,
-        PinnedMemoryPool=PinnedMemoryPool,
         Stream=Stream,
         UnownedMemory=UnownedMemory,
         alloc=alloc,
@@ -247,19 +239,15 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         alloc_pinned_memory=alloc_pinned_memory,
         get_current_stream=get_current_stream,
         get_elapsed_time=get_elapsed_time,
-        is_available=lambda: machine.devices > 0,
         memory=names,
         nccl=nccl.namespace(has_nccl),
         runtime=runtime,
-        stream=types.SimpleNamespace(Event=Event, Stream=Stream),
         using_allocator=using_allocator,
     )
     return {
         "cuda": cuda,
         "from_dlpack": dlpack.from_dlpack,
-        "is_available": cuda.is_available,
         "get_default_memory_pool": lambda: machine.pool,
-        "get_default_pinned_memory_pool": lambda: machine.pinned_pool,
         "_core": types.SimpleNamespace(set_compute_type=machine.compute_types.__setitem__),
     }
 

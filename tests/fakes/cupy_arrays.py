@@ -341,7 +341,6 @@ class ndarray:  # its name in CuPy
     # shapes
 
     T = property(lambda self: self._view(self.raw.T))
-    mT = property(lambda self: self.swapaxes(-1, -2))
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> ndarray:
         shape = (
@@ -394,9 +393,6 @@ class ndarray:  # its name in CuPy
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         launch("sort", lambda a: np.sort(a, axis), self, out=self)
 
-    def partition(self, kth: Any, axis: int = -1) -> None:
-        launch("partition", lambda a: np.partition(a, kth, axis), self, out=self)
-
     def nonzero(self) -> tuple[ndarray, ...]:
         synchronize("nonzero")
         found = launch("nonzero", lambda a: np.nonzero(a), self)
@@ -412,8 +408,8 @@ class ndarray:  # its name in CuPy
         return method
 
     for _name in (
-        "all any argmax argmin argpartition argsort clip cumprod cumsum dot max mean min prod "
-        "repeat round searchsorted std sum take trace var"
+        "all any argmax argmin argsort clip cumsum dot max mean min prod repeat round searchsorted "
+        "sum take var"
     ).split():
         locals()[_name] = _by(_name)
 

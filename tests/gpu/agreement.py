@@ -47,31 +47,37 @@ def test_an_operation_equals_numpy(case: Case):
             np.testing.assert_allclose(got, want, max(case.rtol, RTOL), max(case.atol, ATOL))
 
 
+def moving(case: Case, inputs: list) -> list[nd.NDArray]:
+    """The inputs that gradients are asked for: floating numbers, and not written to."""
+    op = find(case.op)
+    mutated: list = []
+    if isinstance(op, Op):
+        bound, attrs = op.bind(tuple(inputs), dict(case.attrs))
+        places = op.mutates(len(bound), attrs) if callable(op.mutates) else op.mutates
+        mutated = [bound[i] for i in places]
+    return [
+        x
+        for x in inputs
+        if isinstance(x, nd.NDArray)
+        and np.dtype(x.dtype).kind == "f"
+        and not any(x is other for other in mutated)
+    ]
+
+
 def gradients(case: Case, ctx) -> list[np.ndarray]:
-    """Those of all floating inputs that the operation does not write to."""
+    """Those of all inputs that have one."""
     with ctx:
-        inputs, op = inputs_of(case), find(case.op)
-        mutated: list = []
-        if isinstance(op, Op):
-            bound, attrs = op.bind(tuple(inputs), dict(case.attrs))
-            places = op.mutates(len(bound), attrs) if callable(op.mutates) else op.mutates
-            mutated = [bound[i] for i in places]
-        moving = [
-            x
-            for x in inputs
-            if isinstance(x, nd.NDArray)
-            and np.dtype(x.dtype).kind == "f"
-            and not any(x is other for other in mutated)
-        ]
-        for x in moving:
+        inputs = inputs_of(case)
+        places = moving(case, inputs)
+        for x in places:
             x.attach_grad()
         with autograd.record():
-            results = as_list(op(*inputs, **case.attrs))
+            results = as_list(find(case.op)(*inputs, **case.attrs))
         heads = [r for r in results if np.dtype(r.dtype).kind == "f"]
-        if not heads or not moving:
+        if not heads or not places:
             return []
         autograd.backward(heads)
-        return [x.grad.asnumpy() for x in moving]
+        return [x.grad.asnumpy() for x in places]
 
 
 WITH_GRADIENT = [case for case in ROWS if case.grad]

@@ -11,7 +11,7 @@ from fakes.streams.errors import CUDARuntimeError
 from worlds import until
 
 from d2lmini import MXNetError, cpu_pinned, engine, gpu, nd
-from d2lmini.cuda import module, streams
+from d2lmini.cuda import module
 from d2lmini.cuda.memory import is_pinned
 from d2lmini.device.devices import device_of
 from d2lmini.gluon.data import ArrayDataset, DataLoader
@@ -116,40 +116,6 @@ def test_a_cupy_that_is_broken_is_not_called_missing(monkeypatch, error, words):
 
 
 # -- memory ----------------------------------------------------------------------------------------
-
-
-def test_a_stream_waits_for_no_reader_of_dropped_memory(cupy, gpus, monkeypatch):
-    """A slow copy reads an array that is dropped: what is computed next does not come after it.
-    When memory is short it does."""
-    waits = []
-    wait = cupy.cuda.Stream.wait_event
-
-    def noted(self, event):
-        waits.append(self)
-        wait(self, event)
-
-    device = device_of(gpu(0))
-    compute, out = device._lanes["compute"], device._lanes["out"]
-    x = nd.ones((1000,), ctx=gpu(0))
-    nd.waitall()
-    with cupy.cuda.Device(0):
-        x._chunk.order.readers[out.stream] = out.stream.mark()
-    query = streams.StreamMark.query
-    monkeypatch.setattr(
-        streams.StreamMark,
-        "query",
-        lambda self: False if self.stream is out.stream else query(self),
-    )
-    monkeypatch.setattr(cupy.cuda.Stream, "wait_event", noted)
-    del x
-    gc.collect()
-    y = nd.ones((10,), ctx=gpu(0)) + 1
-    until(lambda: engine.stats().pending == 0)
-    assert compute.stream.handle not in waits and len(compute.waiting) == 1
-    device.ask(device.trim, "trim")
-    assert compute.stream.handle in waits and not compute.waiting
-    monkeypatch.undo()
-    assert y.asnumpy().tolist() == [2] * 10
 
 
 def test_a_copy_from_pinned_memory_comes_before_what_changes_it(cupy, gpus):

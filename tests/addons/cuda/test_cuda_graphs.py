@@ -146,21 +146,6 @@ def test_parameters_that_are_put_elsewhere_are_followed():
             np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
 
 
-def test_out_goes_where_it_is_to_go():
-    with gpus():
-        a, b = mx_sym.var("a"), mx_sym.var("b")
-        f = CachedOp(mx_sym.relu(a * b + 2), STATIC)
-        fixed = nd.zeros((3, 4), ctx=gpu(0))
-        for i in range(8):
-            x, y = batch(i, gpu(0), (3, 4)), batch(i + 50, gpu(0), (3, 4))
-            want = np.maximum(x.asnumpy() * y.asnumpy() + 2, 0)
-            outs = [fixed, nd.zeros((3, 4), ctx=gpu(0)), x]
-            for out in outs:
-                f(x, y, out=out)
-                np.testing.assert_allclose(out.asnumpy(), want, rtol=1e-6)
-                x = nd.array(x.asnumpy(), ctx=gpu(0)) if out is not x else x
-
-
 class Sorts(nn.HybridBlock):
     def hybrid_forward(self, F, x):
         return F.sort(F.relu(x) + 1)
@@ -264,22 +249,6 @@ def test_memory_is_given_back_with_the_net():
         assert machine.used[0] == before
 
 
-def test_little_memory_is_an_error_of_the_call_or_a_reason():
-    with gpus(memory=1 << 21) as machine:
-        net = made([nn.Dense(64, activation="relu"), nn.Dense(4)], [gpu(0)], STATIC, (512, 64))
-        for i in range(4):
-            x = batch(i, gpu(0), (512, 64))
-            net(x).wait_to_read()
-            machine.fail(0, at="malloc", status=2, after=i, sticky=False)
-            try:
-                net(x).wait_to_read()
-            except MXNetError as problem:
-                assert "out of memory" in str(problem)
-            machine.faults.clear()
-        plain = made([nn.Dense(64, activation="relu"), nn.Dense(4)], [gpu(0)], {}, (512, 64))
-        np.testing.assert_array_equal(net(x).asnumpy(), plain(x).asnumpy())
-
-
 @pytest.mark.parametrize("at", ["issue", "run"])
 def test_a_device_that_fails_in_a_replay_is_told_to_all(at):
     with gpus(2) as machine:
@@ -315,20 +284,6 @@ def test_a_call_that_fails_wherever_it_is_leaves_the_rest_as_it_was(after):
                 failed += 1
         assert failed + any("op by op" in line for line in net.cuda_graphs()) == 1
         assert not machine.faults
-
-
-@pytest.mark.parametrize("after", range(0, 27, 4))
-def test_a_device_that_fails_wherever_it_is_stays_dead(after):
-    with gpus(seed=after) as machine:
-        net = made(mlp(), [gpu(0)], STATIC)
-        batches = [batch(i, gpu(0)) for i in range(6)]
-        nd.waitall()
-        machine.fail(0, at="issue", status=719, after=after)
-        with pytest.raises(MXNetError, match="cannot be used any more"):
-            for x in batches:
-                net(x).asnumpy()
-        with pytest.raises(MXNetError, match="cannot be used any more"):
-            net(batches[0]).asnumpy()
 
 
 def broken_free(graph: Any, memory: Any) -> bool:

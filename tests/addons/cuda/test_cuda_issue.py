@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ from fakes.two_gpus import two_gpus
 from generators.equal_numbers import check
 from test_cuda_order import needs_kernels, run_program, train
 
-from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd, profiler
+from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, init, nd
 from d2lmini.cuda import issue
 from d2lmini.cuda.issue import lanes
 from d2lmini.cuda.stream_worker import StreamWorker
-from d2lmini.engine.core import lock
-from d2lmini.ndarray.compute import OpTask
 from d2lmini.ops.core import registry
 
 ROUTES = ("callers", "workers", "either")
@@ -50,18 +47,6 @@ def test_programs_over_cpu_and_gpus_equal_numpy(route: str, monkeypatch):
         with two_gpus(seed) as machine, monkeypatch.context() as patch:
             use(route, seed, patch)
             run_program(seed, statements=60)
-            assert not machine.errors, f"seed {seed}"
-
-
-@needs_kernels
-@pytest.mark.stress
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("first", range(0, 2000, 200))
-def test_many_programs(first: int, route: str, monkeypatch):
-    for seed in range(first, first + 200):
-        with two_gpus(seed) as machine, monkeypatch.context() as patch:
-            use(route, seed, patch)
-            run_program(seed, statements=80)
             assert not machine.errors, f"seed {seed}"
 
 
@@ -130,29 +115,6 @@ def test_written_zeros_keep_their_signs():
 
 
 @needs_kernels
-def test_a_step_with_a_new_batch_stays_with_the_caller():
-    """Its copy is a worker's task: the caller waits until that is issued."""
-    with two_gpus(0):
-        net = gluon.nn.Dense(3, in_units=4)
-        net.initialize(ctx=gpu(0))
-        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=None)
-        values = np.random.default_rng(0).normal(size=(5, 4))
-
-        def step() -> None:
-            with autograd.record():
-                y = (net(nd.array(values, ctx=gpu(0))) ** 2).mean()
-            y.backward()
-            trainer.step(1)
-
-        warm(step)
-        before = on_workers()
-        for _ in range(5):
-            step()
-        nd.waitall()
-        assert on_workers() - before <= 5 * 2  # the copy, and what did not wait long enough for it
-
-
-@needs_kernels
 @pytest.mark.parametrize("issue_twice", [False, True])
 def test_an_error_names_the_line_and_is_told_once(issue_twice: bool):
     with two_gpus(0) as machine:
@@ -167,55 +129,6 @@ def test_an_error_names_the_line_and_is_told_once(issue_twice: bool):
             z.asnumpy()
         nd.waitall()
         assert nd.tanh(x * 0).asnumpy().tolist() == [[0, 0], [0, 0]]
-
-
-@needs_kernels
-def test_a_profile_sees_every_operation():
-    with two_gpus(0):
-        x = nd.ones((2, 2), ctx=gpu(0))
-        warm(lambda: x + 1)
-        with profiler.profile() as trace:
-            y = x
-            for _ in range(5):
-                y = y + 1
-            y.wait_to_read()
-        assert [op.name for op in trace.operations].count("_plus_scalar") == 5
-
-
-@needs_kernels
-def test_what_another_stream_reads_is_ordered():
-    """The other stream waits for the open mark; the memory is not used again before it has read."""
-    for seed in range(10):
-        with two_gpus(seed) as machine:
-            x = nd.ones((64, 64), ctx=gpu(0))
-            warm(lambda x=x: x + 1, 10)
-            copies = []
-            for k in range(20):
-                y = x + k % 3
-                copies.append((k % 3, y.as_in_context((cpu(), gpu(1))[k % 2])))
-                del y
-            for k, copy in copies:
-                assert (copy.asnumpy() == 1 + k).all()
-            assert not machine.errors
-
-
-@needs_kernels
-def test_what_is_not_recorded_runs_on_its_caller_without_the_lock(monkeypatch):
-    with two_gpus(0):
-        x = nd.array(np.arange(6).reshape(2, 3), ctx=gpu(0))
-        warm(lambda: nd.argmax(x, axis=1))
-        seen = []
-        run = OpTask.run
-
-        def spy(task: Any) -> None:
-            is_main = threading.current_thread() is threading.main_thread()
-            seen.append((is_main, lock._is_owned()))  # type: ignore[attr-defined]
-            run(task)
-
-        monkeypatch.setattr(OpTask, "run", spy)
-        y = nd.argmax(x, axis=1)
-        assert seen == [(True, False)]
-        assert y.asnumpy().tolist() == [2, 2]
 
 
 @needs_kernels

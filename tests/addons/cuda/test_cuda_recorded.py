@@ -18,6 +18,7 @@ from op_rows.table import OP_ROWS, expected, find
 from d2lmini import engine, gpu, nd
 from d2lmini.cuda.issue import lanes
 from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import registry
 
 needs_kernels = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
@@ -103,9 +104,13 @@ def test_these_operations_are_not_recorded(monkeypatch):
     assert {why: " ".join(sorted(names)) for why, names in found.items()} == NOT_RECORDED
 
 
+def named(name: str) -> Any:
+    """Always those whose kernels are generated; the others are those of `test_ops_cupy`."""
+    return pytest.param(name, marks=() if isinstance(find(name), Composed) else pytest.mark.stress)
+
+
 @needs_kernels
-@pytest.mark.stress
-@pytest.mark.parametrize("name", sorted({case.op for case in ROWS}))
+@pytest.mark.parametrize("name", [named(op) for op in sorted({case.op for case in ROWS})])
 def test_recorded_launches_give_what_numpy_gives(name):
     for case in [case for case in ROWS if case.op == name]:
         with fake_gpus(1):

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from fakes.two_gpus import errors_of, two_gpus
 
-from d2lmini import MXNetError, autograd, engine, gluon, gpu, init, kvstore, nd
-from d2lmini import random as mx_random
-from d2lmini.base import instrument  # fmt: skip
+from d2lmini import MXNetError, engine, gpu, kvstore, nd
 from d2lmini.cuda import nccl, streams
 
 N = 64
@@ -139,17 +137,6 @@ def test_broken_sums_are_found_out(broken: Callable, monkeypatch):
 # -- small arrays together -------------------------------------------------------------------------
 
 
-class Sums(instrument.Instrument):
-    """The number of arrays in each sum, in the order in which they ran."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def start(self, task, worker):
-        if task.name == "AllReduce":
-            self.sizes.append(len(task.sums))
-
-
 def test_a_failure_is_told_to_all_of_a_call_and_the_next_one_is_well():
     with two_gpus(1):
         store = kvstore.create("device")
@@ -165,37 +152,3 @@ def test_a_failure_is_told_to_all_of_a_call_and_the_next_one_is_well():
         got = nd.zeros(3)
         store.pull(0, got)
         assert [x.asnumpy().tolist() for x in (*outs[0], *outs[1], got)] == [[2] * 3] * 5
-
-
-def learnt(seed: int, has_nccl: bool, **options: Any) -> tuple[list, dict]:
-    with two_gpus(seed, nccl=has_nccl) as machine:
-        net = gluon.nn.HybridSequential()
-        net.add(*[gluon.nn.Dense(8, activation="relu") for _ in range(3)])
-        ctxs = [gpu(0), gpu(1)]
-        net.initialize(init.Xavier(), ctx=ctxs)
-        mx_random.seed(5)
-        net(nd.zeros((1, 8), ctx=gpu(0)))
-        for k, p in enumerate(net.collect_params().values()):
-            p.set_data(nd.array(np.random.default_rng(k).normal(0, 0.5, p.shape)))
-        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.1}, **options)
-        for i in range(4):
-            X = nd.array(np.random.default_rng(i).normal(size=(6, 8)))
-            with autograd.record():
-                ls = [(net(x) ** 2).sum() for x in gluon.utils.split_and_load(X, ctxs)]
-            autograd.backward(ls)
-            trainer.step(6)
-        values = [[x.asnumpy() for x in p.list_data()] for p in net.collect_params().values()]
-        return values, dict(machine.issued)
-
-
-def test_a_trainer_sums_by_nccl_and_two_runs_agree_to_the_bit():
-    first, issued = learnt(1, True)
-    assert issued["allReduce"] == 4 * 6 * 2, "steps, parameters, devices"
-    for seed in (2, 3):
-        for a, b in zip(first, learnt(seed, True, kvstore="nccl")[0], strict=True):
-            np.testing.assert_array_equal(a, b)
-    for on_kvstore in (None, True, False):
-        by_copies, issued = learnt(4, False, update_on_kvstore=on_kvstore)
-        assert "allReduce" not in issued
-        for a, b in zip(first, by_copies, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

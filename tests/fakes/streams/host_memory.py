@@ -147,14 +147,6 @@ class PinnedMemoryPool:
             block.accesses.clear()
             self._free.setdefault(len(block.bytes), []).append(block)
 
-    def free_all_blocks(self) -> None:
-        machine = machines.current()
-        with machine.call():
-            self._collect(machine)
-            for block in (block for free in self._free.values() for block in free):
-                machine.remove_block(block)
-            self._free.clear()
-
 
 def _pinned_pointer(mem: PinnedMemory, size: int) -> Any:
     """A `PinnedMemoryPointer`: a buffer, so a ctypes array, with `mem`, `ptr` and `size()`."""

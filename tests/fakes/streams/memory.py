@@ -179,12 +179,6 @@ class MemoryPool:
     def total_bytes(self) -> int:
         return self._total(machines.current().current_device)
 
-    def used_bytes(self) -> int:
-        self._collect()
-        device = machines.current().current_device
-        free = (blocks for (place, _), blocks in self._free.items() if place == device)
-        return self.total_bytes() - sum(len(block.bytes) for blocks in free for block in blocks)
-
 
 class MemoryPointer:
     """`cupy.cuda.MemoryPointer`: an address in memory that it keeps alive; `raw`: its bytes."""

@@ -67,7 +67,6 @@ class Stream(Scope):
 
     null          True: the device's null stream, which is the current one at the beginning
     non_blocking  True: no order with the null stream
-    ptds          NotImplementedError if True: there are no per-thread default streams
     priority      is accepted, and changes nothing: any legal order may happen
     """
 
@@ -77,13 +76,8 @@ class Stream(Scope):
         self,
         null: bool = False,
         non_blocking: bool = False,
-        ptds: bool = False,
         priority: int | None = None,
     ):
-        if ptds:
-            raise NotImplementedError(
-                "ptds: per-thread default streams are not simulated; use Stream(non_blocking=True)"
-            )
         machine = machines.current()
         device = machine.current_device
         self.queue: Queue = (

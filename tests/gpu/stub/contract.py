@@ -23,12 +23,12 @@ from common import FAULTS, SYNCS, Since, fresh, grouped, quiet, said, stub, tabl
 # isort: split
 import cupy
 import numpy as np
+from agreement import as_list, inputs_of, moving
 from gluon_rows import loss, nn, rnn
 from gluon_rows.runner import examine_here
 from op_rows.table import ROWS, find
 
-from d2lmini import autograd, cpu, engine, gpu, nd
-from d2lmini.ops.core import Op
+from d2lmini import autograd, cpu, engine, gpu
 
 TABLE = Path(__file__).with_name("launches.txt")
 NETS = (*nn.ROWS, *rnn.ROWS, *loss.ROWS)
@@ -72,23 +72,6 @@ def counted(numbers: list[int]) -> str:
     return ", ".join(f"{number} x{n}" if n > 1 else str(number) for number, n in groups)
 
 
-def moving(case, inputs: list) -> list:
-    """The inputs that gradients are asked for: floating numbers, and not written to."""
-    op = find(case.op)
-    mutated = ()
-    if isinstance(op, Op):
-        bound, attrs = op.bind(tuple(inputs), dict(case.attrs))
-        places = op.mutates(len(bound), attrs) if callable(op.mutates) else op.mutates
-        mutated = [bound[i] for i in places]
-    return [
-        x
-        for x in inputs
-        if isinstance(x, nd.NDArray)
-        and np.dtype(x.dtype).kind == "f"
-        and not any(x is other for other in mutated)
-    ]
-
-
 def promised(arrays: list, what: str) -> list[tuple]:
     """Shape and dtype of each, as said and as fetched: AssertionError if they differ."""
     promises = [(tuple(x.shape), np.dtype(x.dtype).name) for x in arrays]
@@ -104,9 +87,7 @@ def run(case, ctx, backward: bool, account: Table | None) -> list[tuple] | None:
     """Shapes and dtypes of what a row gives, or of its gradients; None if it has no gradients."""
     fresh()
     with ctx:
-        inputs = [
-            nd.array(i, dtype=i.dtype) if isinstance(i, np.ndarray) else i for i in case.inputs
-        ]
+        inputs = inputs_of(case)
         places = moving(case, inputs) if backward else []
         if backward and not places:
             return None
@@ -115,8 +96,7 @@ def run(case, ctx, backward: bool, account: Table | None) -> list[tuple] | None:
         engine.waitall()
         since = Since()
         with autograd.record(backward):
-            results = find(case.op)(*inputs, **case.attrs)
-        results = results if isinstance(results, list) else [results]
+            results = as_list(find(case.op)(*inputs, **case.attrs))
         if backward:
             heads = [r for r in results if np.dtype(r.dtype).kind == "f"]
             if not heads:
