@@ -165,6 +165,3 @@ def test_a_late_error_ends_the_race_and_the_engine_goes_on():
         compare({"fails": lambda: engine.push(fail, writes=(var,)), "fine": lambda: None})
     engine.waitall()
     assert engine.stats().pending == 0
-
-
-# --- remarks ---

@@ -197,9 +197,6 @@ def test_the_first_alone_keeps_all_cores_busy(machine):
     ]
 
 
-# --- clocks that stop too early ---
-
-
 # --- the real engine, no times ---
 
 

@@ -122,12 +122,6 @@ def verdict_of(pairs):
     return Verdict.from_times({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}, MARGIN)
 
 
-def far_from_the_edges(verdict):
-    edges = (1 + MARGIN, 1 / (1 + MARGIN))
-    ends = (verdict.ratio.low, verdict.ratio.high)
-    return all(abs(end / edge - 1) > 1e-9 for end in ends for edge in edges)
-
-
 @given(rounds_of_pairs)
 def test_law_swapping_the_names_inverts_the_ratio(pairs):
     there, back = verdict_of(pairs), verdict_of([(b, a) for a, b in pairs])
