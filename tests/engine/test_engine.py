@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import MXNetError, engine
+from d2lmini import engine
 from d2lmini.engine import core
 
 N_VARS, N_TASKS = 30, 500
@@ -86,14 +86,6 @@ def test_random_programs_equal_serial_execution(seed: int, workers: int, inline:
         threaded = program.through_engine()
         assert (engine.stats().inline > 0) == inline
     assert threaded == program.serial()
-
-
-@settings(max_examples=20)
-@given(seed=st.integers(0, 2**32))
-def test_naive_engine_equals_serial_execution(seed: int):
-    program = Program(seed)
-    with engine.use("naive"):
-        assert program.through_engine() == program.serial()
 
 
 @pytest.mark.parametrize("collect", [True, False], ids=["gc-on", "gc-off"])
@@ -171,30 +163,6 @@ def test_priority_orders_those_that_could_run():
 def test_push_refuses_what_is_no_var():
     with pytest.raises(TypeError, match=r"Vars \(engine.new_var\(\)\) or NDArrays, got list"):
         engine.push(lambda: None, reads=[[1]])
-
-
-def test_cancel_pending_drops_what_has_not_begun():
-    begun, go, log = threading.Event(), threading.Event(), []
-    a, b = engine.new_var(), engine.new_var()
-
-    def first() -> None:
-        begun.set()
-        go.wait(30)
-        log.append("first")
-
-    with engine.use("threaded", workers=1):
-        engine.push(first, writes=[a])
-        assert begun.wait(30)
-        engine.push(lambda: log.append("second"), reads=[a], writes=[b], name="second")
-        engine.push(lambda: log.append("third"), reads=[b], name="third")
-        assert engine.cancel_pending() == 2
-        go.set()
-        with pytest.raises(MXNetError, match="second: cancelled before it ran"):
-            engine.wait_for_var(b)
-        engine.waitall()
-        engine.push(lambda: log.append("after"), writes=[b])
-        engine.wait_for_var(b)
-    assert log == ["first", "after"]
 
 
 def test_choice_of_engine_by_environment():

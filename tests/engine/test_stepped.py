@@ -165,19 +165,6 @@ def test_the_same_seed_gives_the_same_trace_and_seeds_differ():
     assert any(begun_early), "steps come between the pushes"
 
 
-def test_seeds_reach_every_legal_order_whatever_the_number_of_workers():
-    def three() -> None:
-        for _ in range(3):
-            engine.push(lambda: None, writes=[engine.new_var()])
-
-    for workers in (1, 2, 3):
-        orders = {
-            tuple(e.number for e in log_of(three, seed=seed, workers=workers) if e.kind == "begin")
-            for seed in range(200)
-        }
-        assert len(orders) == 6
-
-
 # -- tables and hooks ------------------------------------------------------------------------------
 
 
