@@ -6,7 +6,6 @@ tried on planted cheats: a program that does nothing, an engine that executed to
 
 import doctest
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -18,17 +17,13 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-import floors  # noqa: E402
 import growth  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
-import slow_devices  # noqa: E402
-import trees  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
-from peers.torch_side import Torch  # noqa: E402
 
 # The whole command starts processes by the dozen, on a machine that others may use.
 pytestmark = pytest.mark.timeout(300)
@@ -71,43 +66,6 @@ def page(tmp_path_factory):
 
 def test_every_workload_runs_with_d2lmini_and_with_numpy(page):
     assert page.count("\n## ") == len(workloads.TABLE) - 1 + 3  # targets, limits, how far
-
-
-@pytest.mark.stress
-def test_so_does_the_slow_one(tmp_path):
-    path = tmp_path / "page.md"
-    assert f"| {SLOW} | " in check(tiny(path, [SLOW]), path, [SLOW])
-
-
-def test_the_page_names_targets_and_machine_but_no_place(page):
-    assert "large_add beside numpy: ratio " in page
-    assert "small_add beside mxnet: ratio not measured, target <= 0.167" in page
-    assert f"numpy {np.__version__}" in page and "cores" in page
-    assert str(BENCHMARKS.parent) not in page and sys.prefix not in page
-
-
-def test_the_page_states_the_machines_limits_and_the_floor_of_each_row(page):
-    limits, distances = page.split("## The limits of this machine")[1].split("## How far")
-    assert "GFLOP/s" in limits and "GB/s" in limits and "tanh " in limits
-    floor = {line.split(" | ")[0][2:]: line for line in distances.splitlines() if " | " in line}
-    assert set(floor) >= {"small_add", "large_add", "chain", "mlp_train", "two_lenet", "load"}
-    assert "push" not in floor and "(d2lmini" in floor["dot"] and "(numpy" in floor["dot"]
-
-
-def test_a_process_answers_each_line_and_survives_a_wrong_one():
-    lines = ["hello", "prepare small_add|tiny", "run numpy", "run nobody", "run numpy out"]
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "peer.py"), "numpy"],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    hello, prepared, first, unknown, last = map(json.loads, done.stdout.splitlines())
-    assert hello["library"] == f"numpy {np.__version__}"
-    assert prepared == {"rows": ["numpy", "numpy out"], "problems": {}}
-    assert first["seconds"] > 0 and last["seconds"] > 0
-    assert unknown == {"error": "KeyError: 'nobody'"}
 
 
 @pytest.mark.parametrize("name", [w.name for w in workloads.TABLE if w.program != "import_it"])
@@ -192,78 +150,6 @@ def test_the_libraries_take_turns_and_each_round_begins_with_another():
     )
 
 
-def test_no_round_is_begun_that_would_end_after_the_share_of_a_workload(monkeypatch):
-    """Scripted: a round takes two seconds, and two workloads share twelve."""
-    clock = {"now": 0.0}
-
-    class Scripted:
-        name, cpu_s = "d2lmini", float
-
-        def ask(self, request):
-            clock["now"] += 2 * request.startswith("run")
-            return {"rows": [self.name], "problems": {}, "seconds": 1}
-
-    monkeypatch.setattr(run.time, "monotonic", lambda: clock["now"])
-    budget = run.Budget(0.2, 2)
-    turns_taken = []
-    for rounds in (2, 9):
-        end_s = budget.share_ends_s()
-        arguments = ([Scripted()], "tiny", rounds, turns.Referee(), end_s)
-        outcome = run.measure(workloads.WORKLOADS["large_add"], *arguments)
-        turns_taken.append(len(outcome.seconds["d2lmini"]))
-    assert turns_taken == [2, 4] and budget.share_ends_s() == clock["now"]
-
-
-def test_a_gain_is_compared_with_a_gain():
-    seconds = {"d2lmini": [6.0], "d2lmini one": [10.0], "numpy-threads": [1.5]}
-    workload = workloads.WORKLOADS["two_mlp"]
-    line = report.targets([report.Outcome(workload, seconds, {})])[0]
-    assert line.endswith("not measured, target <= 1.1")
-    seconds["numpy-threads one"] = [3.0]
-    line = report.targets([report.Outcome(workload, seconds, {})])[0]
-    assert line == (
-        "two_mlp beside numpy-threads: gain, ratio 1.2 (1.2 - 1.2), target <= 1.1: missed"
-    )
-
-
-def test_a_floor_is_the_longest_of_arithmetic_traffic_and_calls():
-    rates = {"gb_per_s": 1.0, "cores": 2}
-    product = floors.count(np.dot, np.ones((10, 20), np.float32), np.ones((20, 30), np.float32))
-    assert (product.flops, product.calls, product.nbytes) == (12000, 1, 4 * (200 + 600 + 300))
-    limits = floors.limits(rates, [product])
-    (timed,) = limits.product_s.values()
-    assert limits.arithmetic_s(product) == timed > 0
-    limits.product_s = dict.fromkeys(limits.product_s, 12e-6)
-    assert limits.floor_s(product) == limits.arithmetic_s(product) == 12e-6
-    copies = floors.Work(calls=3, nbytes=8 << 20)
-    assert limits.floor_s(copies) == limits.traffic_s(copies) == (8 << 20) / 1e9
-    copies.nbytes = 8
-    assert limits.floor_s(copies) == 3 * limits.call_s > 0
-
-
-def test_a_training_step_has_the_products_of_backward_too():
-    x, w, v = (np.ones(shape, np.float32) for shape in ((8, 5), (4, 5), (3, 4)))
-    work = floors.count(lambda x, w, v: x @ w.T @ v.T, x, w, v).trained()
-    assert sorted(work.products.elements()) == sorted([
-        floors.Product(8, 5, 4, False, True), floors.Product(8, 4, 3, False, True),
-        floors.Product(5, 8, 4, True, False),  # of w
-        floors.Product(8, 3, 4, False, False), floors.Product(4, 8, 3, True, False),  # of v
-    ])  # fmt: skip
-    for product in work.products.elements():
-        a, b = product.operands()
-        found = floors.count(np.dot, a, b)
-        assert list(found.products) == [product], product
-
-
-def test_without_a_compiler_nothing_of_torch_is_compiled():
-    side = object.__new__(Torch)
-    side.compiler = None
-    assert side.programs("chain") == {"torch": "chain"}
-    side.compiler = "g++"
-    assert side.programs("chain") == {"torch": "chain", "torch compile": "chain__compile"}
-    assert side.programs("exp") == {"torch": "exp"}
-
-
 def test_a_library_that_ends_is_reported_and_the_others_go_on():
     class Dying:
         name = "numpy"
@@ -274,42 +160,6 @@ def test_a_library_that_ends_is_reported_and_the_others_go_on():
     outcome = run.measure(workloads.WORKLOADS["small_add"], [Dying()], "tiny", 2, turns.Referee())
     assert outcome.seconds == {} and outcome.problems == {"numpy": "the process ended"}
     assert "no time: the process ended" in report.text(outcome)
-
-
-def test_a_disturbed_turn_is_repeated_while_patience_lasts(monkeypatch):
-    """Scripted: a turn takes a second, the library one core, others what `load` says."""
-    clock = {"now": 0.0, "busy": 0.0, "own": 0.0}
-    load = [0.5, 0.3, 0.0, 0.9]
-
-    class Scripted:
-        def cpu_s(self):
-            return clock["own"]
-
-        def ask(self, request):
-            others = load.pop(0)
-            clock["now"] += 1
-            clock["own"] += 1
-            clock["busy"] += 1 + others * os.cpu_count()
-            return {"seconds": others}
-
-    monkeypatch.setattr(turns, "busy_s", lambda: clock["busy"])
-    monkeypatch.setattr(turns.time, "perf_counter", lambda: clock["now"])
-    monkeypatch.setattr(turns.time, "sleep", lambda seconds: None)
-    patient, hasty = turns.Referee(5), turns.Referee()
-    assert patient.turn(Scripted(), "numpy") == {"seconds": 0.0}
-    assert (patient.given, patient.calm) == (1, 1)
-    assert hasty.turn(Scripted(), "numpy") == {"seconds": 0.9}
-    assert (hasty.given, hasty.calm) == (1, 0)
-
-
-def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):
-    monkeypatch.setenv("D2LMINI_TORCH_PYTHON", "torch-python")
-    monkeypatch.setenv("D2LMINI_JAX_PYTHON", "jax-python")
-    chosen = run.interpreters(["jax=other"])
-    assert chosen["torch"] == "torch-python" and chosen["jax"] == "other"
-    assert chosen["numpy"] == chosen["d2lmini"] == sys.executable
-    with pytest.raises(SystemExit, match="expected NAME=PYTHON"):
-        run.interpreters(["tensorflow=python"])
 
 
 DOCUMENTED = """
@@ -334,25 +184,6 @@ def test_growth_measures_fits_and_draws_every_curve(tmp_path, capsys):
     assert "(growth.svg)" in page and str(tmp_path) not in page
 
 
-def test_slow_devices_predicts_and_measures(capsys):
-    """These devices are about as fast as the cores, so the ratio says little; the clock does."""
-    fast = ["--turns", "1", "--gflops", "5", "--link", "1", "--json"]
-    assert slow_devices.main(["-k", "1", "2", "--net", "mlp", *fast]) == 0
-    one, two = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert (one["k"], two["k"]) == (1, 2) and one["communication_ms"] == 0
-    assert two["compute_ms"] == pytest.approx(one["compute_ms"] / 2)
-    assert two["communication_ms"] > 0
-    for row in (one, two):
-        assert row["measured_ms"] > 0.5 * row["predicted_ms"]
-
-
-def test_a_queue_that_grows_faster_than_its_tasks_is_seen():
-    sizes = [10**i for i in range(2, 7)]
-    for power, verdict in ((0.0, "as expected"), (0.2, "grows faster")):
-        curve = growth.Curve("a task", "tasks", "us", sizes, [5 * n**power for n in sizes], 0)
-        assert curve.exponent == pytest.approx(power) and curve.verdict == verdict
-
-
 def test_two_trees_take_turns():
     command = [sys.executable, str(BENCHMARKS / "trees.py"), str(turns.REPOSITORY)]
     command += ["--mode", "tiny", "--rounds", "2", "small_add"]
@@ -365,9 +196,3 @@ def test_two_trees_take_turns():
         ratio, low, _, high = rest.split()
         assert workload.strip() == "small_add"
         assert 0 < float(low) <= float(ratio) <= float(high)
-
-
-def test_the_other_tree_must_be_one(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        trees.main([str(tmp_path)])
-    assert "is no checkout of d2lmini" in capsys.readouterr().err
