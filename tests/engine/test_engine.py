@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import threading
@@ -88,8 +87,7 @@ def test_random_programs_equal_serial_execution(seed: int, workers: int, inline:
     assert threaded == program.serial()
 
 
-@pytest.mark.parametrize("collect", [True, False], ids=["gc-on", "gc-off"])
-def test_pushing_from_several_threads(collect: bool):
+def test_pushing_from_several_threads():
     """Each thread's program on its own cells is serial; a shared cell counts every task."""
     programs = [Program(seed, 200) for seed in range(4)]
     results: list = [None] * 4
@@ -112,18 +110,13 @@ def test_pushing_from_several_threads(collect: bool):
             engine.push(bump, [], [total])
         results[i] = cells
 
-    if not collect:
-        gc.disable()
-    try:
-        with engine.use("threaded", workers=3):
-            threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            engine.waitall()
-    finally:
-        gc.enable()
+    with engine.use("threaded", workers=3):
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        engine.waitall()
     assert results == [program.serial() for program in programs]
     assert count[0] == 4 * 200
 

@@ -7,7 +7,7 @@ programs on every engine are those of `tests/generators`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import permutations
 
 import pytest
@@ -122,64 +122,6 @@ def test_the_orders_tried_are_the_legal_ones():
         for _ in range(4):
             engine.push(int, writes=[engine.new_var()])
         assert list(legal_orders(list(s.operations.values()))) == list(permutations(range(1, 5)))
-
-
-# -- a dependency too few --------------------------------------------------------------------------
-
-
-class Forgets:
-    """Lets operation number `number` forget to name one Var in its reads or writes."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.number, self.var, self.kind = 0, 0, ""
-        prepare = Task.prepare
-
-        def forgetful(task: Task) -> None:
-            prepare(task)
-            current = engine.current
-            if isinstance(current, engine.SteppedEngine) and current._sequence + 1 == self.number:
-                for var in (*task.shared, *task.writes):  # numbered as if nothing were missing
-                    current._number(var)
-                if self.kind == "reads":
-                    task.reads = self._others(task.reads)
-                else:
-                    task.writes = self._others(task.writes)
-                prepare(task)
-
-        monkeypatch.setattr(Task, "prepare", forgetful)
-
-    def _others(self, variables: tuple[Var, ...]) -> tuple[Var, ...]:
-        numbers = engine.current.numbers  # type: ignore[attr-defined]
-        return tuple(var for var in variables if numbers[var] != self.var)
-
-    def all_of(self, program: Program) -> Iterator[None]:
-        """Each thing that an operation names, while it is forgotten."""
-        self.number = 0
-        with engine.stepped() as s:
-            program()
-            s.run()
-        for operation in list(s.operations.values()):
-            for kind in ("reads", "writes"):
-                for var in getattr(operation, kind):
-                    self.number, self.kind, self.var = operation.number, kind, var
-                    yield
-
-
-@pytest.mark.parametrize(
-    ("program", "found", "forgotten"),
-    [
-        (readers_and_a_writer, 5, 8), (overwritten_whole, 4, 7), (through_a_view, 4, 5),
-        (numbers_drawn, 5, 5), (one_step_of_training, 19, 23), (a_wait_in_the_middle, 4, 8),
-    ],
-)  # fmt: skip
-def test_a_dependency_that_is_forgotten_is_found(
-    program: Program, found: int, forgotten: int, monkeypatch: pytest.MonkeyPatch
-):
-    """Of each operation, what it reads and what it writes, one after the other. Except where
-    nothing depends on it: the same orders are legal, or the values happen to be the same."""
-    outcomes = [explore(program) for _ in Forgets(monkeypatch).all_of(program)]
-    assert len(outcomes) == forgotten
-    assert sum(outcome.wrong != "" for outcome in outcomes) == found
 
 
 # -- a rule too few --------------------------------------------------------------------------------
