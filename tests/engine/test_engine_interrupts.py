@@ -11,15 +11,14 @@ import _thread
 import ast
 import gc
 import os
-import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupts import ENGINE_FILES, PACKAGE, alarmed, interrupt_at
+from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 from strikes import Cells, strike_everywhere, work
 
 from d2lmini import cpu, engine, nd, storage
@@ -27,9 +26,6 @@ from d2lmini.base import instrument
 from d2lmini.device.storage import Chunk, pool_of
 from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import FunctionTask
-
-unix = pytest.mark.skipif(os.name == "nt", reason="signals interrupt waits on Unix only")
-
 
 PUSHES = ["idle", "behind a writer", "first of an engine", "listened to", "in line with readers"]
 
@@ -181,29 +177,6 @@ def test_no_loop_stands_directly_under_the_lock():
 
 
 # -- real signals ----------------------------------------------------------------------------------
-
-
-@unix
-@pytest.mark.parametrize("kind", ["threaded", "naive"])
-def test_real_signals_at_random_times(kind: str, no_gc_callbacks: None):
-    rng = random.Random(7)
-    acts = [*WAITS.values(), *[lambda cells: cells.push("it")] * 4]
-    with engine.use(kind):
-        x = nd.ones((4,))
-        for _ in range(1500):
-            cells = Cells()
-            act = rng.choice(acts)
-            if rng.random() < 0.5:
-                cells.push("one")
-
-            def some(act: Callable = act, cells: Cells = cells) -> None:
-                act(cells)
-                x + 1
-                nd.ones((40, 40)).asnumpy()
-
-            alarmed(rng.uniform(1e-6, 120e-6), some)
-            engine.current.check()
-            cells.verify(at_most_once=("it", "one"))
 
 
 @pytest.mark.parametrize("name", list(WAITS))

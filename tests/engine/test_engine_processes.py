@@ -43,21 +43,6 @@ def check(program: str, expected: str, fork: bool = True, **environment: str) ->
     assert (code, out, err) == (0, expected, "")
 
 
-def test_importing_starts_no_thread():
-    check(
-        """
-    import threading
-    import d2lmini
-    from d2lmini import engine, nd, storage, random
-    x = nd.ones((3,)) + 1
-    assert x.asnumpy().tolist() == [2, 2, 2]
-    print(threading.active_count())
-    """,
-        "1",
-        fork=False,
-    )
-
-
 @forks
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
 def test_fork_with_work_pending(kind: str):

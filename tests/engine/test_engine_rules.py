@@ -17,7 +17,6 @@ from worlds import all_asleep, until
 
 from d2lmini import MXNetError, engine, nd
 from d2lmini.base import instrument
-from d2lmini.engine import core
 
 
 class Thing:
@@ -298,25 +297,6 @@ def test_rule_5_no_exception_ends_a_worker(problem: BaseException, text: str):
 
 
 # -- rule 12, and what else one may ask ------------------------------------------------------------
-
-
-def test_no_lock_is_held_while_a_task_runs():
-    """I5: another thread gets the lock while a task is inside its function."""
-    got = []
-
-    def take() -> None:
-        got.append(core.lock.acquire(timeout=30))
-        core.lock.release()
-
-    def look() -> None:
-        thread = threading.Thread(target=take)
-        thread.start()
-        thread.join()
-
-    with engine.use("threaded", workers=1):
-        engine.push(look)
-        engine.waitall()
-    assert got == [True]
 
 
 def test_workers_that_cannot_be_started_are_done_without(monkeypatch):

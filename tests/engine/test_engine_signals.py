@@ -88,26 +88,6 @@ def test_a_step_of_training_happens_or_does_not(optimizer, hybridized, kind):
         engine.current.check()
 
 
-def test_holding_and_releasing_keeps_every_handler_and_signal():
-    seen = []
-    handler = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
-    try:
-        mine = signal.getsignal(signal.SIGINT)
-        held = signals.hold()
-        assert held and signals.hold() is None, "held already"
-        signal.raise_signal(signal.SIGINT)
-        assert not seen
-        signals.release(held)
-        assert seen == [1] and signal.getsignal(signal.SIGINT) is mine
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        held = signals.hold()  # others may have handlers, as that of a test's timeout
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        signals.release(held or [])
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert not signals.noted
-
-
 # -- handlers that use the library -----------------------------------------------------------------
 
 
@@ -327,12 +307,6 @@ FINALIZERS = {
             def __del__(self):
                 signal.raise_signal(signal.SIGINT)
         dies = Dies()
-        del dies
-        """,
-    "a weakref's callback": """
-        class Dies: pass
-        dies = Dies()
-        ref = weakref.ref(dies, lambda _: signal.raise_signal(signal.SIGINT))
         del dies
         """,
 }

@@ -55,18 +55,6 @@ def test_what_was_to_change_is_as_it_was_once_the_error_was_raised(any_engine, h
     nd.waitall()
 
 
-def test_the_old_value_is_there_for_what_is_pushed_after_the_wait(any_engine):
-    x, y = nd.ones(2), failed(2)
-    x += y
-    before = x + 1
-    with raises():
-        y.asnumpy()
-    after = x + 1
-    with raises():
-        before.asnumpy()
-    assert after.asnumpy().tolist() == [2, 2]
-
-
 def test_results_of_a_task_are_not_kept_as_they_were(any_engine):
     """Gradients, sums over devices: an old one in their place would be a wrong one."""
     w = nd.ones(2)

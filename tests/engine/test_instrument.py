@@ -7,7 +7,6 @@ whose line a task or a wait is said to come from (`callsite`).
 from __future__ import annotations
 
 import gc
-import time
 from typing import Any
 
 import pytest
@@ -85,23 +84,6 @@ def test_a_task_that_does_not_run_ends_without_a_start(engine_kind: str):
     assert all(failure is a.error for failure in events.failures.values())
 
 
-def test_waits_are_reported_with_kind_target_line_and_times(engine_kind: str):
-    x = nd.ones((3,))
-    before = time.perf_counter_ns()
-    with instrument.listening(Events()) as events:
-        x.wait_to_read()  # line 1
-        x.asnumpy()  # line 2
-        float(x.sum())  # line 3
-        engine.waitall()  # line 4
-    after = time.perf_counter_ns()
-    kinds = [wait[0] for wait in events.waits]
-    assert kinds[:2] == ["wait_to_read", "asnumpy"] and kinds[3] == "waitall"
-    assert [wait[1] for wait in events.waits][:2] == [x._chunk, x._chunk]
-    assert [wait[2][-6:] for wait in events.waits] == [f"line {i}" for i in (1, 2, 3, 4)]
-    times = [t for wait in events.waits for t in wait[3:]]
-    assert times == sorted(times) and before <= times[0] and times[-1] <= after
-
-
 @pytest.mark.parametrize("event", ["push", "ready", "start", "end", "wait", "alloc", "free"])
 def test_a_listener_that_raises_is_dropped_and_told_of(event: str, engine_kind: str):
     """Wherever it raises: the tasks run, others go on listening, the next wait warns."""
@@ -130,22 +112,6 @@ def test_a_listener_that_raises_is_dropped_and_told_of(event: str, engine_kind: 
         engine.waitall()
     assert log == [1, 2] and len(caught) == 1
     assert caught[0].filename == __file__
-
-
-def test_a_listener_may_ask_and_push():
-    """Not encouraged, but it must not hang: it is called with the lock held."""
-
-    class Asks(Events):
-        def end(self, task: Any, failure: Any) -> None:
-            super().end(task, failure)
-            if task.name == "first":
-                self.pending = engine.stats().pending
-                engine.push(int, name="pushed by the listener")
-
-    with instrument.listening(Asks()) as asks:
-        engine.push(int, name="first")
-        engine.waitall()
-    assert asks.pending == 1 and asks.of("pushed by the listener") == [WHOLE]
 
 
 # -- whose line -----------------------------------------------------------------------------------

@@ -1,21 +1,16 @@
 """Schedules explored: whatever order the engine allows, a program gives the values it would give
 line by line; and an engine, or an operation, that allows one order too many is found out.
 
-The stepped engine runs one chosen order after the other (`tools/legal_orders.py`); the threaded
-one, the serial one and seeds of the stepped one run larger random programs, equal to the bit.
+The stepped engine runs one chosen order after the other (`tools/legal_orders.py`). Larger random
+programs on every engine are those of `tests/generators`.
 """
 
 from __future__ import annotations
 
-import random as python_random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import permutations
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from legal_orders import Program, bits_of, explore, legal_orders
 
 from d2lmini import autograd, cpu, engine, gpu, nd, random, virtual_gpus
@@ -112,12 +107,6 @@ def test_every_legal_order_gives_the_values_of_the_program(program: Program):
             assert bits_of(program()) == expected
 
 
-def test_how_many_orders_there_were():
-    assert {named(program): explore(program).orders for program in PROGRAMS[:4]} == {
-        "readers_and_a_writer": 2, "overwritten_whole": 1, "through_a_view": 1, "two_results": 2,
-    }  # fmt: skip
-
-
 def test_a_program_that_always_fails_is_no_fault_of_the_order():
     def failing() -> object:
         return nd.random.normal(0, -1, shape=(2,)) + nd.ones((2,))
@@ -133,64 +122,6 @@ def test_the_orders_tried_are_the_legal_ones():
         for _ in range(4):
             engine.push(int, writes=[engine.new_var()])
         assert list(legal_orders(list(s.operations.values()))) == list(permutations(range(1, 5)))
-
-
-# -- a dependency too few --------------------------------------------------------------------------
-
-
-class Forgets:
-    """Lets operation number `number` forget to name one Var in its reads or writes."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self.number, self.var, self.kind = 0, 0, ""
-        prepare = Task.prepare
-
-        def forgetful(task: Task) -> None:
-            prepare(task)
-            current = engine.current
-            if isinstance(current, engine.SteppedEngine) and current._sequence + 1 == self.number:
-                for var in (*task.shared, *task.writes):  # numbered as if nothing were missing
-                    current._number(var)
-                if self.kind == "reads":
-                    task.reads = self._others(task.reads)
-                else:
-                    task.writes = self._others(task.writes)
-                prepare(task)
-
-        monkeypatch.setattr(Task, "prepare", forgetful)
-
-    def _others(self, variables: tuple[Var, ...]) -> tuple[Var, ...]:
-        numbers = engine.current.numbers  # type: ignore[attr-defined]
-        return tuple(var for var in variables if numbers[var] != self.var)
-
-    def all_of(self, program: Program) -> Iterator[None]:
-        """Each thing that an operation names, while it is forgotten."""
-        self.number = 0
-        with engine.stepped() as s:
-            program()
-            s.run()
-        for operation in list(s.operations.values()):
-            for kind in ("reads", "writes"):
-                for var in getattr(operation, kind):
-                    self.number, self.kind, self.var = operation.number, kind, var
-                    yield
-
-
-@pytest.mark.parametrize(
-    ("program", "found", "forgotten"),
-    [
-        (readers_and_a_writer, 5, 8), (overwritten_whole, 4, 7), (through_a_view, 4, 5),
-        (numbers_drawn, 5, 5), (one_step_of_training, 19, 23), (a_wait_in_the_middle, 4, 8),
-    ],
-)  # fmt: skip
-def test_a_dependency_that_is_forgotten_is_found(
-    program: Program, found: int, forgotten: int, monkeypatch: pytest.MonkeyPatch
-):
-    """Of each operation, what it reads and what it writes, one after the other. Except where
-    nothing depends on it: the same orders are legal, or the values happen to be the same."""
-    outcomes = [explore(program) for _ in Forgets(monkeypatch).all_of(program)]
-    assert len(outcomes) == forgotten
-    assert sum(outcome.wrong != "" for outcome in outcomes) == found
 
 
 # -- a rule too few --------------------------------------------------------------------------------
@@ -270,83 +201,10 @@ def history() -> object:
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__.strip("_"))
-def test_a_rule_that_is_broken_is_found_in_under_a_second(
+def test_a_rule_that_is_broken_is_found(
     broken: Callable[[Task, Var, bool], bool], monkeypatch: pytest.MonkeyPatch
 ):
     assert explore(history).wrong == ""
     monkeypatch.setattr(core, "claim_var", broken)
     monkeypatch.setattr(core, "release", careless_release)
-    begin_s = time.thread_time()
     assert explore(history).wrong != ""
-    assert time.thread_time() - begin_s < 1
-
-
-# -- all engines, larger programs ------------------------------------------------------------------
-
-
-def random_program(seed: int, contexts: list[Any]) -> list[bytes]:
-    """Operations, in-place writes, views, copies between devices and random numbers on arrays
-    that are not whole numbers, so that any other order of arithmetic shows."""
-    rng = python_random.Random(seed)
-    random.seed(seed)
-    arrays = [nd.random.normal(shape=(3, 4), ctx=contexts[i % 3]) for i in range(5)]
-    for _ in range(rng.randrange(4, 40)):
-        x = rng.choice(arrays)
-        y = rng.choice([array for array in arrays if array.context == x.context])
-        kind = rng.randrange(8)
-        if kind == 0:
-            arrays.append(nd.dot(x, y, transpose_b=True).sum(axis=1, keepdims=True) + x * 0.1)
-        elif kind == 1:
-            x *= 0.7
-        elif kind == 2:
-            x += y
-        elif kind == 3:
-            x[rng.randrange(3)] = rng.random()
-        elif kind == 4:
-            arrays.append(x.as_in_context(rng.choice(contexts)) - 0.5)
-        elif kind == 5 and x is not y:
-            y.copyto(x)
-        elif kind == 6:
-            row = x[1:]
-            row -= nd.random.uniform(shape=row.shape, ctx=x.context)
-        else:
-            arrays.append(nd.tanh(x) + nd.broadcast_mul(y, x))
-        if len(arrays) > 9:
-            arrays.pop(rng.randrange(len(arrays)))
-        if rng.randrange(25) == 0:
-            arrays[0] *= float(x.mean().asscalar())
-    return [x.asnumpy().tobytes() for x in arrays]
-
-
-@settings(max_examples=25)
-@given(
-    seed=st.integers(0, 2**32),
-    schedules=st.lists(st.integers(0, 2**32), min_size=2, max_size=2, unique=True),
-    workers=st.integers(1, 4),
-    inline=st.booleans(),
-)
-def test_all_engines_give_bitwise_the_same(
-    seed: int, schedules: list[int], workers: int, inline: bool
-):
-    def through(kind: str, **options: Any) -> list[bytes]:
-        with engine.use(kind, **options):
-            values = random_program(seed, [cpu(), gpu(0), gpu(1)])
-            engine.waitall()
-            engine.current.check()
-            return values
-
-    with virtual_gpus(2, link_gb_s=1000):
-        expected = through("naive")
-        assert through("stepped", workers=workers) == expected
-        for schedule in schedules:
-            assert through("stepped", seed=schedule, workers=workers) == expected
-        below = 20.0 if inline else 0.0
-        assert through("threaded", workers=workers, inline_below=below) == expected
-
-
-@settings(max_examples=15)
-@given(seed=st.integers(0, 2**32))
-def test_random_programs_in_legal_orders(seed: int):
-    with virtual_gpus(2, link_gb_s=1000):
-        found = explore(lambda: random_program(seed, [cpu(), gpu(0), gpu(1)]))
-    assert found.wrong == "", found

@@ -143,13 +143,6 @@ def test_the_engine_equals_serial_execution_under_all_schedules_tried(program, e
     assert found.outcomes == {None: 200}, found
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_the_engine_under_many_schedules(program, explore_engine):
-    found = explore_engine(program, schedules=5000, seed=1)
-    assert found.outcomes == {None: 5000}, found
-
-
 # -- engines with a mistake ------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from d2lmini import engine, nd, profile
 from d2lmini.profiler import Trace
-from d2lmini.profiler.diff import KINDS, Diff
+from d2lmini.profiler.diff import Diff
 
 #: Kinds of finding that say what a program does; the others say how long it takes.
 CERTAIN = ("added", "removed")
@@ -106,15 +106,3 @@ def test_what_takes_longer():
     assert (finding.name, finding.before, finding.after) == ("doze", 0.01, 0.08)
     assert len(long.diff(short).of("faster")) == 1
     assert "ms -> " in str(finding)
-
-
-def test_kinds_and_the_table():
-    diff = traced(plain).diff(traced(without_a_line))
-    with pytest.raises(ValueError, match="'gone' is not a kind of finding; there are added"):
-        diff.of("gone")
-    lines = str(diff).splitlines()
-    assert "times as long" in lines[0] and lines[1].startswith("removed")
-    assert [KINDS.index(each.kind) for each in diff.findings] == sorted(
-        KINDS.index(each.kind) for each in diff.findings
-    )
-    assert "no difference" in str(Diff(Trace(), Trace()))

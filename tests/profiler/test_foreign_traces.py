@@ -136,14 +136,6 @@ def test_a_copy_on_the_stream_of_the_kernels_cannot_overlap(tmp_path):
     assert trace.account().causes[0] == "transfer"
 
 
-def test_a_faster_link_is_predicted_where_copies_have_bytes(tmp_path):
-    trace = generated("copy", tmp_path)
-    faster = trace.replay(link_gb_s=10)  # 1 GB/s
-    assert faster.end_ns - faster.begin_ns < 0.6 * (trace.end_ns - trace.begin_ns)
-    with pytest.raises(MXNetError, match="no copy between devices"):
-        load(DATA / "torch-stack.json.gz").replay(link_gb_s=10)
-
-
 # -- events written by hand ------------------------------------------------------------------------
 
 

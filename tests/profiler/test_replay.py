@@ -222,19 +222,6 @@ def test_idle_workers_help_with_an_operation_that_is_cut():
     assert trace.replay(workers=3)[1].run_ns == 1376 + 375
 
 
-def test_back_pressure_is_a_bound_on_the_bytes_pending():
-    """Three results of 10 bytes, two at a time; with a second worker nobody has to pause long."""
-    made = Made()
-    for i in range(3):
-        made.op([0, 1, 1000][i], 1000 * i, 1000 * (i + 1), writes=[i], nbytes=10.0)
-    made.wait(2, 1000, kind="backpressure")
-    trace = made.end(1001, 3000)
-    again = trace.replay()
-    assert [operation.pushed_ns - BASE for operation in again.operations] == [0, 1, 1000]
-    assert [(w.begin_ns - BASE, w.end_ns - BASE) for w in again.waits] == [(2, 1000)]
-    assert length(trace.replay(workers=2)) == 2000
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

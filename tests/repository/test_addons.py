@@ -53,15 +53,6 @@ def without(tmp_path):
     return run
 
 
-def test_importing_the_library_imports_no_add_on():
-    program = "import d2lmini, sys; print(*[n for n in sys.modules if n.startswith('d2lmini.')])"
-    found = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert "d2lmini.engine" in found
-    assert [name for name in found if name.split(".")[1] in ADDONS] == []
-
-
 def test_nothing_but_the_table_names_an_add_on():
     """Not in strings either, which the layout's test cannot see; prose may say where things are."""
     name = re.compile(rf"(?:from |import |[\"'])d2lmini\.({'|'.join(ADDONS)})\b")
@@ -114,10 +105,3 @@ print((nd.ones(2) + 1).asnumpy().sum())
     found = without({addon}, "-c", program)
     assert f"d2lmini.{addon}" in found and found.endswith("4.0\n")
     assert ("io False" in found) == (addon == "compat")
-
-
-def test_second_names_are_the_same_modules():
-    import d2lmini.compat.mxnet_alias.runner as real
-    import d2lmini.mxnet_alias.runner as second
-
-    assert second is real and sys.modules["d2lmini.mxnet_alias.runner"] is real

@@ -6,7 +6,6 @@ tried on planted cheats: a program that does nothing, an engine that executed to
 
 import doctest
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -26,7 +25,6 @@ import trees  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
-from peers.torch_side import Torch  # noqa: E402
 
 # The whole command starts processes by the dozen, on a machine that others may use.
 pytestmark = pytest.mark.timeout(300)
@@ -237,42 +235,6 @@ def test_a_library_that_ends_is_reported_and_the_others_go_on():
     assert "no time: the process ended" in report.text(outcome)
 
 
-def test_a_disturbed_turn_is_repeated_while_patience_lasts(monkeypatch):
-    """Scripted: a turn takes a second, the library one core, others what `load` says."""
-    clock = {"now": 0.0, "busy": 0.0, "own": 0.0}
-    load = [0.5, 0.3, 0.0, 0.9]
-
-    class Scripted:
-        def cpu_s(self):
-            return clock["own"]
-
-        def ask(self, request):
-            others = load.pop(0)
-            clock["now"] += 1
-            clock["own"] += 1
-            clock["busy"] += 1 + others * os.cpu_count()
-            return {"seconds": others}
-
-    monkeypatch.setattr(turns, "busy_s", lambda: clock["busy"])
-    monkeypatch.setattr(turns.time, "perf_counter", lambda: clock["now"])
-    monkeypatch.setattr(turns.time, "sleep", lambda seconds: None)
-    patient, hasty = turns.Referee(5), turns.Referee()
-    assert patient.turn(Scripted(), "numpy") == {"seconds": 0.0}
-    assert (patient.given, patient.calm) == (1, 1)
-    assert hasty.turn(Scripted(), "numpy") == {"seconds": 0.9}
-    assert (hasty.given, hasty.calm) == (1, 0)
-
-
-def test_interpreters_come_from_the_options_before_the_environment(monkeypatch):
-    monkeypatch.setenv("D2LMINI_TORCH_PYTHON", "torch-python")
-    monkeypatch.setenv("D2LMINI_JAX_PYTHON", "jax-python")
-    chosen = run.interpreters(["jax=other"])
-    assert chosen["torch"] == "torch-python" and chosen["jax"] == "other"
-    assert chosen["numpy"] == chosen["d2lmini"] == sys.executable
-    with pytest.raises(SystemExit, match="expected NAME=PYTHON"):
-        run.interpreters(["tensorflow=python"])
-
-
 DOCUMENTED = """
 bare compiled growth gru loading report resnet row training workloads peers.side
 """.split()
@@ -314,9 +276,3 @@ def test_two_trees_take_turns():
         ratio, low, _, high = rest.split()
         assert workload.strip() == "small_add"
         assert 0 < float(low) <= float(ratio) <= float(high)
-
-
-def test_the_other_tree_must_be_one(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        trees.main([str(tmp_path)])
-    assert "is no checkout of d2lmini" in capsys.readouterr().err

@@ -58,14 +58,3 @@ def test_errors_left_behind_and_warnings_fail_and_both_engines_run(tmp_path):
     assert "FAILED test_made_up.py::test_warns - UserWarning: beware" in output
     assert "PASSED test_made_up.py::test_kind[threaded]" in output
     assert "PASSED test_made_up.py::test_kind[naive]" in output
-
-
-def test_a_machines_pytest_benchmark_takes_no_part(tmp_path):
-    """It warns of xdist when it is loaded, and warnings are errors: no test would run."""
-    info = tmp_path / "noisy-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: noisy\nVersion: 1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[pytest11]\nbenchmark = noisy\n", encoding="utf-8")
-    noise = "import warnings\ndef pytest_configure(config): warnings.warn('beware')\n"
-    (tmp_path / "noisy.py").write_text(noise, encoding="utf-8")
-    assert "1 passed in" in run(tmp_path, "def test_it(): pass")

@@ -43,18 +43,6 @@ def test_it_is_an_error_at_import_before_anything_can_be_lost(value):
     assert err.endswith(f"D2LMINI_EXIT_DEADLINE_S takes seconds, 0 or more, got {value!r}"), err
 
 
-def test_what_is_read_at_the_end_is_what_was_there_at_the_beginning():
-    code, out, err = run_program(
-        """
-        import os, time
-        from d2lmini import engine
-        os.environ["D2LMINI_EXIT_DEADLINE_S"] = ""
-        engine.push(lambda: (time.sleep(0.2), print("written", flush=True)))
-        """
-    )
-    assert (code, out, err) == (0, "written", "")
-
-
 def test_an_empty_variable_of_mxnets_is_none_and_so_is_an_empty_text(monkeypatch):
     for name, (kind, default) in environment.VARIABLES.items():
         if name.startswith("MXNET_") or kind.allowed == "a text":

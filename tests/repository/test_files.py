@@ -14,11 +14,9 @@ import io
 import os
 import stat
 import tarfile
-from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
 from interrupts import PACKAGE, interrupt_at
 
@@ -205,18 +203,6 @@ def test_a_full_disk(written, monkeypatch):
     assert found == new
 
 
-def test_a_full_disk_where_there_was_no_file(written, monkeypatch):
-    folder, write, old, _ = written
-    for name in old:
-        (folder / name).unlink()
-    disk = Full(0)
-    monkeypatch.setattr(builtins, "open", disk.open)
-    with pytest.raises(OSError, match="No space left"):
-        write()
-    monkeypatch.undo()
-    assert contents(folder) == {}
-
-
 STRUCK = tuple(
     str(PACKAGE / name)
     for name in ("device/files.py", "ndarray/serialize.py", "gluon/graphs.py", "engine/signals.py")
@@ -253,66 +239,6 @@ def test_permissions_links_and_what_is_no_plain_file(tmp_path):
         files.write(tmp_path / "nowhere" / "a.txt", "")
     files.write(tmp_path / ("n" * 255), [b"a", b"b"])
     assert (tmp_path / ("n" * 255)).read_bytes() == b"ab"
-
-
-@contextmanager
-def small_files(most: int):
-    """A scope in which no file may grow beyond this many bytes."""
-    resource = pytest.importorskip("resource")
-    import signal
-
-    bound = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, bound[1]))
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, bound)
-        signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_a_real_full_disk(tmp_path):
-    """As the system says it; in MXNet `nd.save` raises MXNetError."""
-    path = tmp_path / "a.params"
-    nd.save(str(path), [nd.ones(10)])
-    old = contents(tmp_path)
-    big = nd.ones(100_000)
-    big.wait_to_read()
-    with small_files(20_000), pytest.raises(d2lmini.MXNetError, match="File too large") as caught:
-        nd.save(str(path), [big])
-    assert isinstance(caught.value, OSError) and caught.value.errno == errno.EFBIG
-    assert contents(tmp_path) == old
-    assert np.array_equal(nd.load(str(path))[0].asnumpy(), np.ones(10))
-
-
-def _checkpoint(folder, seed):
-    checkpoint = gluon.Checkpoint(folder, _net(seed))
-    return lambda: checkpoint.save(1)
-
-
-PLACES = {
-    "a full disk": (lambda folder: folder.mkdir(), lambda: small_files(1)),
-    "no folder": (lambda folder: None, nullcontext),
-    "a file for the folder": (lambda folder: folder.write_text("x"), nullcontext),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
-    "writer", [*(w for w in WRITERS if w not in ("unpacked data", "Picture.save")), "Checkpoint"]
-)
-def test_what_cannot_be_written_is_an_os_error(writer, place, tmp_path):
-    """One type for all writers and reasons (`unpacked data` is about archives)."""
-    folder = tmp_path / "files"
-    write = (_checkpoint if writer == "Checkpoint" else WRITERS[writer])(folder, 2)
-    prepare, scope = PLACES[place]
-    prepare(folder)
-    if writer == "Checkpoint" and place == "no folder":
-        write()  # a Checkpoint makes its folder
-        return
-    with scope(), pytest.raises(OSError):
-        write()
-    assert place != "a full disk" or contents(folder) == {} or writer == "Checkpoint"
 
 
 #: Places that open a file to write by themselves, and why that is right.

@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
-from repository import PYPROJECT, ROOT, requirements, tracked_files
+from repository import PYPROJECT, ROOT, tracked_files
 
 from d2lmini.cli import files
 
+BOOK = """chapters/*.ipynb chapters/*.json chapters/labs/*.py chapters/traces/* img/*.svg
+    docs/*.md""".split()
 PROGRAM = ROOT / "tests" / "tools" / "users_program.py"
 
 
@@ -66,23 +67,7 @@ def test_the_wheel_holds_the_library_the_chapters_and_nothing_else(built):
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     tracked = [p.relative_to(ROOT) for p in tracked_files()]
     library = {p.as_posix() for p in tracked if p.parts[0] == "d2lmini"}
-    book = {
-        f"d2lmini/book/{p.as_posix()}"
-        for p in tracked
-        if any(
-            map(
-                p.match,
-                (
-                    "chapters/*.ipynb",
-                    "chapters/*.json",
-                    "chapters/labs/*.py",
-                    "chapters/traces/*",
-                    "img/*.svg",
-                    "docs/*.md",
-                ),
-            )
-        )
-    }
+    book = {f"d2lmini/book/{p.as_posix()}" for p in tracked if any(map(p.match, BOOK))}
     assert library | book <= packed
     assert all(name.startswith("d2lmini/") for name in packed)
     others = {name for name in packed if name.startswith("d2lmini/book/")} - book
@@ -97,18 +82,6 @@ def test_the_sdist_holds_all_that_is_tracked(built):
         packed = {name.partition("/")[2] for name in archive.getnames()}
     tracked = {p.relative_to(ROOT).as_posix() for p in tracked_files()}
     assert tracked - packed <= {".gitignore", ".gitattributes"}
-
-
-def test_the_metadata_names_the_command_and_the_extras(built):
-    (wheel,) = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        (entry,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
-        assert "d2lmini = d2lmini.__main__:main" in archive.read(entry).decode()
-        (meta,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
-        said = archive.read(meta).decode()
-    extras = set(re.findall(r"^Provides-Extra: (.*)$", said, re.M))
-    assert extras == PYPROJECT["project"]["optional-dependencies"].keys()
-    assert "Requires-Python: >=3.10" in said
 
 
 # --- the wheel at work ---
@@ -207,59 +180,3 @@ def test_the_matrix_has_every_python_that_is_promised(sessions):
     assert promised <= tested and len(promised) >= 4
     kinds = {session["name"] for session in sessions}
     assert kinds == {"tests", "lab", "extra", "cuda_stub", "wheel"}
-
-
-def test_the_matrix_has_every_extra(sessions):
-    tried = {s["call_spec"]["extra"] for s in sessions if s["name"] == "extra"}
-    extras = PYPROJECT["project"]["optional-dependencies"].keys()
-    assert tried == extras - {"test", "gpu13"} | {"none"}
-
-
-def test_the_oldest_jupyterlab_is_the_lower_bound():
-    pins = (ROOT / "tests/oldest-lab.txt").read_text(encoding="utf-8").splitlines()
-    oldest = dict(line.split("==") for line in pins if not line.startswith("#"))
-    bounds = requirements(PYPROJECT["project"]["optional-dependencies"]["lab"])
-    lowest = {name: re.search(r">=([\d.]+)", bound)[1] for name, bound in bounds.items()}
-    assert oldest.keys() == lowest.keys()
-    for name, version in lowest.items():
-        assert oldest[name].removesuffix(".0") == version, name
-
-
-def test_the_workflow_can_be_read_and_what_it_runs_exists(sessions):
-    text = (ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8")
-    jobs = yaml.safe_load(text)["jobs"]
-    systems, commands = set(), []
-    for job in jobs.values():
-        matrix = job["strategy"]["matrix"]
-        systems |= {*matrix.get("os", ()), *(row["os"] for row in matrix.get("include", ()))}
-        commands += [step["run"] for step in job["steps"] if "run" in step]
-        caches = [step for step in job["steps"] if "setup-python" in step.get("uses", "")]
-        assert [step["with"]["cache"] for step in caches] == ["pip"]
-        for name in caches[0]["with"]["cache-dependency-path"].split():
-            assert (ROOT / name).is_file(), name
-    assert systems == {"ubuntu-latest", "macos-latest", "windows-latest"}
-    run_here = re.findall(r"(?:^|\s)((?:\.ci|tests)/[\w/.-]+)", "\n".join(commands))
-    assert {".ci/run", "tests/tools/matrix.py"} <= set(run_here)
-    for file in run_here:
-        assert (ROOT / file).is_file(), file
-    assert set(jobs["versions"]["strategy"]["matrix"]["session"]) == {s["name"] for s in sessions}
-    pythons = jobs["versions"]["steps"][1]["with"]["python-version"].split()
-    assert {s["python"] for s in sessions} == set(pythons)
-    shots = [s for job in jobs.values() for s in job["steps"] if "upload" in s.get("uses", "")]
-    assert {s["with"]["path"] for s in shots} == {"build/screenshots", "build/matrix.md"}
-
-
-def test_the_table_of_the_matrix(tmp_path, monkeypatch):
-    import matrix
-
-    monkeypatch.setattr(matrix, "FOLDER", tmp_path)
-    (tmp_path / "tests.xml").write_text(
-        '<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2"/></testsuites>'
-    )
-    names = ("tests", "success"), ("lab", "skipped"), ("wheel", "failed")
-    rows = matrix.rows_of([{"name": n[:3], "signatures": [n], "result": r} for n, r in names])
-    assert rows == [
-        ("tests", "passed", "3 passed, 2 failed, 2 skipped"), ("lab", "NOT RUN", ""),
-        ("wheel", "FAILED", ""),
-    ]  # fmt: skip
-    assert "| tests | passed | 3 passed, 2 failed, 2 skipped |" in matrix.table(rows)

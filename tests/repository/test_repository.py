@@ -13,11 +13,6 @@ import pytest
 import yaml
 from repository import PYPROJECT, ROOT, requirements, tracked_files
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 # Cells whose output is not compared, per chapter: more than these would hide what a chapter shows.
 MAX_UNCHECKED_CELLS = 3
@@ -88,10 +83,6 @@ def test_nothing_that_a_program_left_is_committed():
 
 
 # --- chapters ---
-
-
-def test_there_is_a_chapter():
-    assert CHAPTERS
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

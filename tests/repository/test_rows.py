@@ -49,30 +49,6 @@ def test_a_test_of_each_key_and_every_row_counts(tmp_path):
     assert "6 rows in 4 tests" in output
 
 
-def test_all_rows_run_and_all_that_fail_are_named_with_their_values():
-    request, _ = given()
-    seen = []
-
-    def body(n: int) -> None:
-        seen.append(n)
-        if n == 7:
-            pytest.fail("seven is one")
-        assert n % 3, f"{n} is a multiple"
-
-    with pytest.raises(pytest.fail.Exception) as failure:
-        rows.run(body, range(20), "row {}".format, request)
-    assert seen == list(range(20))
-    text = str(failure.value)
-    lines = text.splitlines()
-    start = lines.index("8 of 20 rows failed:")
-    assert [line.split(":")[0] for line in lines[start + 1 :]] == [
-        f"row {n}" for n in (0, 3, 6, 7, 9, 12, 15, 18)
-    ]
-    assert lines[-1].startswith("row 18: AssertionError: 18 is a multiple")
-    assert "row 7: Failed: seven is one" in lines
-    assert text.count('assert n % 3, f"{n} is a multiple"') == rows.SHOWN - 1
-
-
 def test_skipped_rows_are_noted_and_all_skipped_is_a_skip():
     request, properties = given()
 
@@ -98,28 +74,3 @@ def test_a_row_is_told_what_it_leaves_in_the_engine():
 
     with pytest.raises(pytest.fail.Exception, match=r"by zero\n(.|\n)*1 of 3 rows failed:\n1: "):
         rows.run(body, range(3), str, given()[0])
-
-
-def test_one_row_can_be_chosen(monkeypatch):
-    monkeypatch.setenv("D2LMINI_TEST_ROW", "-2")
-    seen: list[int] = []
-    rows.run(seen.append, range(4), "row-{}".format, given()[0])
-    assert seen == [2]
-    with pytest.raises(pytest.skip.Exception, match="no row's name contains '-2'"):
-        rows.run(seen.append, [7], "row-{}".format, given()[0])
-
-
-def test_a_row_that_nobody_could_compile_was_not_run(monkeypatch):
-    from fakes import cuda_cpp
-
-    def body(n: int) -> None:
-        if n == 1:
-            cuda_cpp.missed.append("kernel")
-            raise RuntimeError("not compiled")
-
-    request, properties = given()
-    monkeypatch.setattr(cuda_cpp, "missed", [])
-    rows.run(body, range(2), str, request)
-    skipped = dict(properties)["skipped rows"]
-    assert skipped == [("1", "there is no g++ to compile kernel with")]
-    assert not cuda_cpp.missed

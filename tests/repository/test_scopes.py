@@ -235,22 +235,3 @@ def test_an_interrupted_scope_of_an_engine_drops_what_has_not_begun():
     x[:] = 2
     assert x.asnumpy().tolist() == [2, 2, 2]
     engine.current.check()
-
-
-def test_ctrl_c_in_the_finalizer_that_ends_a_scope_does_no_harm():
-    """The scope was interrupted as it began to end, and its token dies."""
-
-    def trace(frame, _event, _arg):
-        if frame.f_code is scopes.Token.__del__.__code__:
-            raise KeyboardInterrupt
-
-    changes, done = scopes._Changes(), []
-    changes.undo.append(lambda: done.append("undone"))
-    token = scopes.Token(scopes._leave, changes, None)
-    outer = sys.gettrace()
-    sys.settrace(trace)
-    del token
-    sys.settrace(outer)
-    assert done == ["undone"]
-    with pytest.raises(KeyboardInterrupt):
-        signals.deliver()

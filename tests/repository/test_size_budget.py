@@ -49,9 +49,7 @@ BUDGETS = {"d2lmini": 2, "d2lmini/engine": 3, "d2lmini/": 5, "tests/": 4, "chapt
     [
         ("d2lmini/engine/core.py", 2, None),
         ("d2lmini/engine/core.py", 3, "d2lmini/engine: 4 lines of code, the budget gives 3"),
-        ("d2lmini/__init__.py", 3, "d2lmini: 3 lines of code, the budget gives 2"),
         ("d2lmini/attic/old.py", 1, "d2lmini/attic has no row"),
-        ("tests/attic/test_old.py", 3, None),
         ("tests/attic/test_old.py", 4, "tests/: 5 lines of code, the budget gives 4"),
     ],
 )
@@ -62,8 +60,3 @@ def test_each_fault_is_found(tmp_path: Path, path: str, lines: int, problem: str
         (tmp_path / name).write_text('"""Doc."""\n' + "x = 1\n" * count, encoding="utf-8")
     found = over_budget(lines_of(tmp_path), BUDGETS)
     assert any(problem in line for line in found) if problem else found == []
-
-
-def test_a_row_without_a_folder_is_found():
-    found = over_budget({"d2lmini/": 2, "d2lmini": 2}, {"d2lmini/": 2, "d2lmini": 2, "tests/": 1})
-    assert found == ["tests/ is gone: take its row out"]

@@ -24,17 +24,6 @@ def test_spans_become_bars_from_the_first_begin_on():
     assert widths == pytest.approx([100_000, 300_000, 100_000])
 
 
-def test_lanes_are_named_from_the_top_and_only_the_kinds_seen_are_explained():
-    axes = d2l.timeline(SYNCHRONOUS).figure.axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["front end", "worker"]
-    assert axes.yaxis_inverted()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
-        "push",
-        "compute",
-        "wait",
-    ]
-
-
 def test_a_notebook_shows_a_png_and_always_the_same_text():
     picture = d2l.timeline(SYNCHRONOUS)
     data, size = picture._repr_png_()

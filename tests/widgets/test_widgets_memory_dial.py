@@ -126,10 +126,3 @@ def test_the_picture_says_what_the_view_says(runs_ahead):
         assert (pending.max(), live.max()) == (run.peak_pending, run.peak_live)
     assert len(dial.picture()._repr_png_()[0]) < 150_000
     dial.close()
-
-
-def test_bad_arguments():
-    with pytest.raises(TypeError, match=r"expected a function without arguments, got NoneType|int"):
-        widgets.memory_dial(3)
-    with pytest.raises(ValueError, match="more than 0 MB, got -1"):
-        widgets.memory_dial(lambda: None, limits_mb=[-1])
