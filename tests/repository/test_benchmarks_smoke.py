@@ -21,7 +21,6 @@ import growth  # noqa: E402
 import peer  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
-import trees  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
