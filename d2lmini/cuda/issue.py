@@ -269,7 +269,7 @@ def issue_call(
         or instrument.listeners
         or not current.issues
         or current.recorder is not None
-        or current._late
+        or current._deferred
         or signals.noted
         or lock._is_owned()  # type: ignore[attr-defined]
         or not may_issue(lane)

@@ -159,7 +159,7 @@ class Task:
     #: Ctrl-C waits until the task has run on the caller's thread. False if it may never end.
     defers = False
     #: If the task fails while it runs, do the arrays it changes in place keep their values?
-    spares = False
+    preserves_old = False
     #: True if one call, the last, writes all that the task changes in place and cannot half-fail.
     atomic = False
     #: Versions that the task adds to each Var it writes; 0 if they were counted when recorded.
@@ -172,7 +172,7 @@ class Task:
         raise NotImplementedError
 
     @property
-    def in_steps(self) -> bool:
+    def multi_step(self) -> bool:
         """For a task that `defers`: True if it changes existing memory by several calls."""
         return True
 

@@ -98,16 +98,16 @@ class Engine(Scheduler):
         gate = WaitRequest(by, var, write)
         outer = thread_state.task
         try:
-            self._wait(by, var, lambda: self._stand_in_line(gate, hold=get is not _nothing), write)
+            self._wait(by, var, lambda: self._enqueue_wait(gate, hold=get is not _nothing), write)
             if var.error is not None:
                 self._raise_error(by, var)
             return get()
         finally:
             thread_state.task = outer
             try:
-                self._let_go(gate)
-            except BaseException:  # Ctrl-C during `_let_go`, or before it began
-                self._let_go(gate)
+                self._release_wait(gate)
+            except BaseException:  # Ctrl-C during `_release_wait`, or before it began
+                self._release_wait(gate)
                 raise
 
     def _raise_error(self, by: str, var: Var) -> None:
@@ -125,7 +125,7 @@ class Engine(Scheduler):
         """Block until nothing is pending; raises no error of a task. False after `timeout_s`."""
         if self.recorder is not None:
             self.recorder.run_for_wait(by, None)
-        return self._wait(by, None, lambda: self._stand_idle(timeout_s))
+        return self._wait(by, None, lambda: self._wait_idle(timeout_s))
 
     def wait_all(self, by: str = "waitall", timeout_s: float | None = None) -> bool:
         """`wait_idle`, then raise the errors that no wait has raised yet."""
@@ -172,7 +172,7 @@ class Engine(Scheduler):
             signals.deliver()
         if instrument.before_wait is not None:
             instrument.before_wait(by, var)
-        if self._late:
+        if self._deferred:
             self._push_late()
         begin = self.clock() if instrument.listeners else 0
         result = block()
@@ -217,7 +217,7 @@ class Engine(Scheduler):
 
     # -- what the waits block on ------------------------------------------------------------------
 
-    def _stand_in_line(self, gate: WaitRequest, hold: bool) -> None:
+    def _enqueue_wait(self, gate: WaitRequest, hold: bool) -> None:
         """Block until the gate's Var is granted. Without `hold`, do not claim a free Var."""
         if self._join_line(gate, hold):
             self._block(gate.opened)
@@ -231,7 +231,7 @@ class Engine(Scheduler):
             if free and not hold:
                 return False
             thread_state.task = gate  # a thread in the queue must not wait for later tasks
-            self.gates.add(gate)
+            self.wait_requests.add(gate)
             if gate.claim():
                 return False
         self._work_off()
@@ -241,7 +241,7 @@ class Engine(Scheduler):
         """Call a signal's handler while this thread is blocked in a wait, and then queue again,
         behind all that the handler pushed."""
         thread_state.task = None
-        self._let_go(gate)
+        self._release_wait(gate)
         handle()
         gate.waits = 1
         gate.opened.acquire(blocking=False)
@@ -250,29 +250,29 @@ class Engine(Scheduler):
         if not self._join_line(gate):
             gate.opened.release()
 
-    def _let_go(self, gate: WaitRequest) -> None:
+    def _release_wait(self, gate: WaitRequest) -> None:
         """Leave the queue, wherever the gate stands in it; idempotent."""
-        if gate not in self.gates:
+        if gate not in self.wait_requests:
             return
         with core.lock:
             try:
                 self._dispatch(core.withdraw(gate))
-                self.gates.discard(gate)
+                self.wait_requests.discard(gate)
             except BaseException:
                 self._mend(gate)
                 raise
         self._work_off()
 
-    def _stand_idle(self, timeout_s: float | None) -> bool:
+    def _wait_idle(self, timeout_s: float | None) -> bool:
         """Block until nothing is pending; False after `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            if self._late:
+            if self._deferred:
                 self._push_late()
             with core.lock:
                 self.budget.drain()
                 opened = None
-                if self.pending or self._late:
+                if self.pending or self._deferred:
                     opened = _make_shut_lock(self.idle_locks)
             if opened is None:
                 return self._finish_devices(deadline)
@@ -318,7 +318,7 @@ class Engine(Scheduler):
         """A snapshot of the counts."""
         with self.lock:
             self.budget.drain()
-            pending = len(self.pending) + len(self._late)
+            pending = len(self.pending) + len(self._deferred)
             executed = self.ran + self.inlined
             return Stats(
                 executed + self.skipped + pending, executed, self.inlined, self.skipped,
@@ -351,7 +351,7 @@ class Engine(Scheduler):
 
     def after_fork(self) -> None:
         """In a forked child, which has no workers: fail all pending tasks and begin anew."""
-        for task in (*self.pending, *self.gates):
+        for task in (*self.pending, *self.wait_requests):
             for var in (*task.shared, *task.writes):
                 core.forget(var)
         for task in self.pending:
@@ -360,7 +360,7 @@ class Engine(Scheduler):
                 f"{task.name}: pending at fork; only the parent process computes it"
             )
             failure = Failure(task.name, task.site, problem)
-            failure.sudden = True  # the parent may have been running it
+            failure.interrupt = True  # the parent may have been running it
             self._fail(task, failure, ran=False)
         sequence = self._sequence
         self._begin_anew()
@@ -386,7 +386,7 @@ class Engine(Scheduler):
             self.budget.check(self.pending)
 
     def _check(self) -> None:
-        in_line = {*self.pending, *self.gates}
+        in_line = {*self.pending, *self.wait_requests}
         for var in {v for t in in_line for v in (*t.shared, *t.writes)}:
             assert var.writer is None or not var.readers, "I1: a writer together with readers"
             assert not var.queue or var.writer or var.readers, "I2: a queue without a holder"

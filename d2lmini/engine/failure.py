@@ -67,11 +67,11 @@ class Report:
 class Failure:
     """Why a value is missing: the operation, its line, the error."""
 
-    __slots__ = ("kind", "report", "sudden", "__weakref__")
+    __slots__ = ("kind", "report", "interrupt", "__weakref__")
 
     def __init__(self, name: str, site: Site | None, problem: BaseException):
         self.kind: type[MXNetError] = MXNetError
-        self.sudden = not isinstance(problem, Exception)  # Ctrl-C: the work may be half done
+        self.interrupt = not isinstance(problem, Exception)  # Ctrl-C: the work may be half done
         if isinstance(problem, MemoryError):
             self.kind = OutOfMemoryError
         elif isinstance(problem, IndexError):
@@ -123,7 +123,7 @@ class WriteSkipped(Failure):
         self._origin = origin  # keeps the failure alive: it is raised, not only warned of
         self.kind = origin.kind
         self.report = report = origin.report
-        self.sudden = False
+        self.interrupt = False
         if report.was_reported(engine, order):  # the user knows of the failure, not of this write
             self.report = Report(self, report.text, report.site)
 

@@ -47,7 +47,7 @@ WHOLE = {
     "autograd.backward_pass": ("backward", "grad"),
     "engine.stepped_engine": ("_step",),
     "engine.threaded": ("_work_off",),
-    "engine.engine": ("_let_go", "_work_off"),
+    "engine.engine": ("_release_wait", "_work_off"),
     "gluon.block": ("initialize", "cast", "save_parameters", "load_parameters"),
     "gluon.checkpoint": ("save", "restore"),
     "gluon.parameter_dict": ("initialize", "reset_ctx", "save", "load_dict"),
@@ -72,7 +72,7 @@ def run_between_steps(handler: Callable[[int, Any], object], number: int, frame:
     if _since.pop(number, None) and not (_since or signals.noted):
         instrument.keep_apart(False)
     for engine in living(Engine.alive):
-        if gate in engine.gates and gate.waits:
+        if gate in engine.wait_requests and gate.waits:
             engine.step_aside(gate, lambda: handler(number, frame))
             return
     handler(number, frame)

@@ -55,7 +55,7 @@ class Scheduler:
 
     pending     tasks that were pushed and are not complete
     running     those of them that have begun
-    gates       the waits that are queued for a Var now
+    wait_requests       the waits that are queued for a Var now
     idle_locks  each blocks a wait for everything
     room_locks  each blocks a push for which too much is pending
     """
@@ -91,7 +91,7 @@ class Scheduler:
         self.budget = Budget(self.budget.limit)
         self.pending: set[Task] = set()
         self.running: set[Task] = set()
-        self.gates: set[WaitRequest] = set()
+        self.wait_requests: set[WaitRequest] = set()
         self.idle_locks: list[threading.Lock] = []
         self.room_locks: list[threading.Lock] = []
         self.reports = Reports()
@@ -99,7 +99,9 @@ class Scheduler:
         self.inlined = 0
         self.skipped = 0
         self._sequence = 0
-        self._late: deque[Task] = deque()  # pushed by finalizers while their thread held the lock
+        self._deferred: deque[Task] = (
+            deque()
+        )  # pushed by finalizers while their thread held the lock
 
     # -- pushing ----------------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Scheduler:
         with self.lock:
             if not self._run_now(task, task.run):
                 return False
-        if self._late:
+        if self._deferred:
             self._push_late()
         return True
 
@@ -139,7 +141,7 @@ class Scheduler:
         if observed:
             self._tell_inline(task)
         failure = None
-        steps = task.defers and task.in_steps
+        steps = task.defers and task.multi_step
         held = signals.hold() if steps else None
         self.inlined += 1
         try:
@@ -150,9 +152,9 @@ class Scheduler:
             failure = Failure(task.name, task.site or callsite.find(), problem)
             task.seq = self._sequence
             # Otherwise Ctrl-C did no harm: one call makes the change, or the memory is new.
-            if steps or not (failure.sudden and task.defers):
+            if steps or not (failure.interrupt and task.defers):
                 self._fail(task, failure, ran=True)
-            if failure.sudden:
+            if failure.interrupt:
                 raise
         finally:
             if observed:
@@ -175,7 +177,7 @@ class Scheduler:
             if bounded and not self.budget.admits(task):
                 return False
             self._claim(task)
-        if self._late:
+        if self._deferred:
             self._push_late()
         return True
 
@@ -201,23 +203,23 @@ class Scheduler:
         """True if `task` must be pushed later. It is deferred if a finalizer pushes it while its
         thread is inside the engine, and recorded in a lazy scope. Pushes deferred tasks first."""
         if self.lock._is_owned():  # type: ignore[attr-defined]
-            self._lay_aside(task)
+            self._defer(task)
             return True
         if signals.noted:
             signals.deliver()
-        if self._late:
+        if self._deferred:
             self._push_late()
         return self.recorder is not None and self.recorder.takes(task)
 
-    def _lay_aside(self, task: Task) -> None:
+    def _defer(self, task: Task) -> None:
         """Defer a task that a finalizer pushes while its thread is inside the engine."""
         task.site = callsite.find()
         task.prepare()
-        self._late.append(task)
+        self._deferred.append(task)
 
     def _push_late(self) -> None:
         """Push the tasks that finalizers deferred, in order."""
-        tasks = list(self._late)
+        tasks = list(self._deferred)
         if self.recorder is not None and not self.recorder.settles(tasks):
             return
         with self.lock:
@@ -226,11 +228,11 @@ class Scheduler:
 
     def _claim_late(self, tasks: list[Task]) -> None:
         for task in tasks:
-            if self._late and self._late[0] is task:
-                self._claim(self._late.popleft())
+            if self._deferred and self._deferred[0] is task:
+                self._claim(self._deferred.popleft())
 
     def _dispatch(self, ready: Iterable[Task]) -> None:
-        """Hand out ready tasks and open ready gates (lock held)."""
+        """Hand out ready tasks and open ready wait_requests (lock held)."""
         for task in ready:
             if isinstance(task, WaitRequest):
                 if task.opened.locked():
@@ -255,7 +257,7 @@ class Scheduler:
             self.budget.pin(task)
         else:
             core.withdraw(task)
-        self.gates.discard(task)  # type: ignore[arg-type]
+        self.wait_requests.discard(task)  # type: ignore[arg-type]
         known = self._dispatched() | self.running
         ready = core.mend((*task.shared, *task.writes))
         self._dispatch(t for t in ready if t not in known)
@@ -410,7 +412,7 @@ class Scheduler:
         """Keep `failure` on the Vars that `task` writes, as `core` defines; report the failure if
         the task `ran` (lock held)."""
         missing: Iterable[Var] = task.writes
-        if not failure.sudden and (task.spares or not ran):
+        if not failure.interrupt and (task.preserves_old or not ran):
             results = [var for var in task.writes if not task.keeps(var)]
             if results:
                 missing = results
@@ -419,7 +421,7 @@ class Scheduler:
                 self._keep_unchanged(task, task.writes, failure)
         for var in missing:
             var.error = failure
-        if ran and not failure.sudden:
+        if ran and not failure.interrupt:
             self.reports.add(failure, task.seq, keep=not task.writes)
 
     def _keep_unchanged(self, task: Task, variables: Iterable[Var], failure: Failure) -> None:

@@ -105,7 +105,7 @@ class ThreadedEngine(Engine):
         if (
             self.lock._is_owned()  # type: ignore[attr-defined]
             or signals.noted
-            or self._late
+            or self._deferred
             or self.recorder is not None
         ) and self._is_for_later(task):
             return
@@ -264,7 +264,7 @@ class ThreadedEngine(Engine):
                 job.work()
             else:
                 worker.awake.acquire()
-            if self._late:
+            if self._deferred:
                 self._push_late()
 
     # -- cancelling -------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The call path of a hybridized Block: from `net(x)` to a compiled program.
 
-`hybridize` replaces the Block's `forward` by a `CompiledForward`. The first call traces the Block's
+`hybridize` replaces the Block's `forward` by a `HybridCache`. The first call traces the Block's
 Python (`graph.symbolic_trace`). Every call passes the inputs and the parameters' arrays, in a list
 made once, to a `CachedOp`.
 
@@ -66,7 +66,7 @@ class _TrackedCachedOp(CachedOp):
 Last = tuple[Any, list[Any], "Compiled | None", Any, bool]
 
 
-class PlacedTrace:
+class DeviceProgram:
     """A trace in one context: its CachedOp, and the arrays that fill its variables.
 
     specs, training the only kind of inputs the trace is for; specs is None if it is for all kinds
@@ -169,7 +169,7 @@ class PlacedTrace:
         return self.unflatten(results)
 
 
-class CompiledForward:
+class HybridCache:
     """Replaces `forward` in a hybridized Block."""
 
     def __init__(self, block: Any, flags: Any = ()):
@@ -177,11 +177,11 @@ class CompiledForward:
         self.flags = flags
         self.kept = ProgramCache(CachedOp.flag(flags, "static_alloc"))
         self.traces: dict[Any, tuple[SymbolicTrace, Any]] = {}
-        self.placed: dict[Any, PlacedTrace] = {}
+        self.placed: dict[Any, DeviceProgram] = {}
         self.form: Any = None  # nesting of the inputs of the first trace
         self._general = False  # True if that nesting holds for all inputs
         self._as_written: set[bool] = set()  # the modes that run uncompiled
-        self._last: PlacedTrace | None = None
+        self._last: DeviceProgram | None = None
 
     def __call__(self, *args: Any) -> Any:
         last = self._last
@@ -249,7 +249,7 @@ class CompiledForward:
                 stacklevel=5,
             )
 
-    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> PlacedTrace:
+    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> DeviceProgram:
         """The graph for such inputs, traced if needed, in the context of the inputs."""
         found = self.placed.get((self._key(flat, form, ctx), ctx))
         if found is not None:
@@ -273,7 +273,9 @@ class CompiledForward:
             )
         return None
 
-    def _place(self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context) -> PlacedTrace:
+    def _place(
+        self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context
+    ) -> DeviceProgram:
         trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
         if not self.traces:
             self.form = form
@@ -287,7 +289,7 @@ class CompiledForward:
                 compiled._forget(key, ctx)
 
         name = block.name or type(block).__name__.lower()
-        found = PlacedTrace(trace, outputs, ctx, name, self.flags, self.kept, emptied)
+        found = DeviceProgram(trace, outputs, ctx, name, self.flags, self.kept, emptied)
         self.traces[key] = trace, outputs
         self.placed[key, ctx] = found
         if trace.general:
@@ -363,7 +365,7 @@ class Programs(list):
         return "\n\n".join(str(program) for program in self)
 
 
-def programs_of(compiled: CompiledForward) -> Programs:
+def programs_of(compiled: HybridCache) -> Programs:
     """All programs of a net: for each kind of input the forward program, then the backward ones."""
     found = Programs()
     for placed in list(compiled.placed.values()):

@@ -37,7 +37,7 @@ from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
 from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.compiled import CompiledForward, Programs, programs_of
+from d2lmini.gluon.compiled import HybridCache, Programs, programs_of
 from d2lmini.gluon.graphs import complete_shapes, export, flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
@@ -219,14 +219,14 @@ class HybridBlock(Block):
         self.__dict__.pop("forward", None)
         if self._active:
             # The instance attribute hides the method, so calls of an eager net check nothing.
-            self.__dict__["forward"] = CompiledForward(self, self._flags)
+            self.__dict__["forward"] = HybridCache(self, self._flags)
 
     @property
     def _sees_shapes(self) -> bool:
         """True if the class defines a plain `forward` instead of a `hybrid_forward`."""
         return type(self).hybrid_forward is HybridBlock.hybrid_forward
 
-    def _compiled(self) -> CompiledForward:
+    def _compiled(self) -> HybridCache:
         compiled = self.__dict__.get("forward")
         if compiled is None:
             raise RuntimeError(

@@ -32,7 +32,7 @@ class ProgramTask(Task):
 
     __slots__ = ("inputs", "keys", "outputs", "program")
 
-    spares = defers = True
+    preserves_old = defers = True
 
     def __init__(
         self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
@@ -59,7 +59,7 @@ class ProgramTask(Task):
         self.keys = keys
 
     @property
-    def in_steps(self) -> bool:
+    def multi_step(self) -> bool:
         return bool(self.program.mutated) or any(c.data is not None for c, _, _ in self.outputs)
 
     @property
@@ -115,7 +115,7 @@ class ProgramCall:
     """
 
     __slots__ = (
-        "cost", "ctx", "launch", "name", "nowhere", "outputs", "predicted_us", "program", "run",
+        "cost", "ctx", "launch", "name", "no_outputs", "outputs", "predicted_us", "program", "run",
         "tiny",
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ class ProgramCall:
         # Never inline if the program changes an input in several steps.
         never = not ctx.is_cpu or program.mutated
         self.predicted_us = float("inf") if never else program.predicted_us
-        self.nowhere = program.anywhere
+        self.no_outputs = program.no_outputs
         cost = program.cost
         self.cost = lambda: cost  # a trace may keep this function longer than the program
         self.run = None

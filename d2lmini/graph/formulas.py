@@ -100,18 +100,18 @@ class FormulaProgram:
         computes, if that is not the module of the device (see `cuda.recorder`)."""
         program = self.program
         given = [a for a in arrays if a is not None]
-        places = program.anywhere
+        places = program.no_outputs
         if out is not None:
             outs = out if isinstance(out, tuple) else (out,)
             overlap = (xp or program.xp).may_share_memory
             shared = [any([overlap(y, a) for a in given]) for y in outs]
             places = [None if is_shared else y for y, is_shared in zip(outs, shared)]
-            places += program.anywhere[len(places) :]
+            places += program.no_outputs[len(places) :]
         if xp is not None and xp is not program.xp:
             return xp.run_program(program, given, places)  # type: ignore[no-any-return]
         return program.run(given, places, ())
 
     def kernel(self) -> Callable[..., Any]:
         """The program of an op with one output as a kernel, for calls under the engine's lock."""
-        run, nowhere = self.arenas.function(self.program), self.program.anywhere
-        return lambda xp, *arrays: run(arrays, nowhere, ())[0]
+        run, no_outputs = self.arenas.function(self.program), self.program.no_outputs
+        return lambda xp, *arrays: run(arrays, no_outputs, ())[0]

@@ -150,7 +150,7 @@ class Recorder:
     def takes(self, task: Task) -> bool:
         """A task is pushed: record it; or say False after pushing what must run before it."""
         if self._busy:  # a finalizer pushes in the midst of our work
-            engine.current._lay_aside(task)
+            engine.current._defer(task)
             return True
         scope = thread_state.scope
         if scope is not None and engine_state.task is None and type(task) is OpTask and _pure(task):

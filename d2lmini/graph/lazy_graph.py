@@ -230,7 +230,7 @@ class LazyTask(ProgramTask):
 
     __slots__ = ("began", "subgraph", "failures", "interpreted")
 
-    in_steps = True  # the program has the outputs already, whose values Ctrl-C must not take away
+    multi_step = True  # the program has the outputs already, whose values Ctrl-C must not take away
     counts = 0  # the versions were counted as its steps were recorded
 
     def __init__(

@@ -73,7 +73,7 @@ class Program:
     outputs       what it computes
     specs         shape and dtype of each output
     mutated       positions of the inputs that it changes besides
-    anywhere      `places` of a call whose outputs all go to new memory
+    no_outputs      `places` of a call whose outputs all go to new memory
     source        the function as text
     plan          where intermediate results lie in the arena
     arena_nbytes  how large an arena it needs
@@ -98,7 +98,7 @@ class Program:
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.specs = [spec_of(entry) for entry in outputs]
-        self.anywhere: list[np.ndarray | None] = [None] * len(outputs)
+        self.no_outputs: list[np.ndarray | None] = [None] * len(outputs)
         self.mutated = [i for i, node in enumerate(self.inputs) if node in outputs.changed]
         writer = Writer(name, self.inputs, outputs, self.xp is not np)
         self.source = writer.text

@@ -41,7 +41,7 @@ class OpTask(Task):
 
     __slots__ = ("attrs", "inputs", "op", "outputs", "plan")
 
-    spares = defers = True
+    preserves_old = defers = True
 
     def __init__(
         self, op: Op, inputs: list[Operand], outputs: list[Operand], attrs: dict[str, Any],
@@ -59,7 +59,7 @@ class OpTask(Task):
         return self.op.atomic
 
     @property
-    def in_steps(self) -> bool:
+    def multi_step(self) -> bool:
         op = self.op
         if op.mutates or self.outputs[0][0].data is not None:
             return not op.atomic

@@ -126,7 +126,7 @@ def apply(
                 elif plan.kernel is not None:
                     result = run_locked(plan.kernel, np, a, *others)
                 else:
-                    (result,) = run_locked(plan.run, (a, *others), plan.nowhere, attrs)
+                    (result,) = run_locked(plan.run, (a, *others), plan.no_outputs, attrs)
             except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
                 result = None
             if result is not None:
@@ -213,8 +213,9 @@ def run_inline(
     Returns None if the call must be queued; then nothing has changed.
 
     call: the `CallPlan` of an op, or of a compiled program what has the same attributes: `name`,
-    `predicted_us`, `outputs`, `tiny`, `nowhere` (a None for each output), `cost`, and `run`, which
-    gets the arrays, the places of the results, and `given`: an op's attributes, or the random keys.
+    `predicted_us`, `outputs`, `tiny`, `no_outputs` (a None for each output), `cost`, and `run`,
+    which gets the arrays, the places of the results, and `given`: an op's attributes, or the
+    random keys.
 
     Existing contents of `outs` are replaced by one copy each, after everything is computed. So an
     output may also be an input, and neither a failure nor Ctrl-C leaves half of a result."""
@@ -224,13 +225,13 @@ def run_inline(
     # A task must replace contents or take pool memory while listeners want memory events, while the
     # memory checker watches, and when a finalizer runs inside a state change.
     if (outs or not call.tiny) and (
-        instrument.listeners or current._late or errstate.began is not None or lock._is_owned()  # type: ignore[attr-defined]
+        instrument.listeners or current._deferred or errstate.began is not None or lock._is_owned()  # type: ignore[attr-defined]
     ):
         return None
     watched = instrument.all_in_one
     with lock:
         begin_ns = perf_counter_ns() if watched else 0
-        chunks = places = call.nowhere
+        chunks = places = call.no_outputs
         try:
             arrays = _ready(inputs, ctx)
             if arrays is None or (outs and not _may_replace(outs, call.outputs)):

@@ -53,7 +53,7 @@ class CallPlan:
     inputs, attrs of the first such call
     """
 
-    nowhere = (None,)
+    no_outputs = (None,)
 
     __slots__ = (
         "attrs", "compute", "inputs", "kernel", "kernels", "name", "op", "outputs", "predicted_us",

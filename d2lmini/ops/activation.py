@@ -30,7 +30,7 @@ from d2lmini.ops.checks import check_choice, check_float, check_optional
 from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Number, Shape, Spec, op, registry
-from d2lmini.ops.elementwise import beside_number
+from d2lmini.ops.elementwise import infer_with_scalar
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
@@ -144,7 +144,7 @@ def _between(data: Spec, *, a_min: Any, a_max: Any) -> Spec:
     numbers_only(data)
     for end in (a_min, a_max):
         if abs(end) != inf:
-            beside_number(data, scalar=end)
+            infer_with_scalar(data, scalar=end)
     return data
 
 

@@ -77,7 +77,7 @@ class Composed(Op):
             attrs = {**self.defaults, **attrs}
             return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
 
-        rules.setdefault("copied_dtypes", "e" + CHAR)
+        rules.setdefault("compute_in_float32", "e" + CHAR)
         rules.setdefault("infer", lambda *specs, **attrs: infer_by_formula(self, specs, attrs))
         is_constant = rules.pop("grad", self) is None
         super().__init__(compute, name, outputs=outputs, grad=None, **rules)
@@ -255,7 +255,7 @@ class Composed(Op):
             formula, f"_backward_{self.name.lstrip('_')}", infer=infer,
             signature=Signature(tuple(inputs), words, self.defaults, {}, len(inputs)),
             outputs=sum(wanted), flops=20, constants=self.constants,
-            copied_dtypes=self.copied_dtypes,
+            compute_in_float32=self.compute_in_float32,
         )  # fmt: skip
         op.backward_of = self, (n, wanted, counts)
         return op

@@ -82,7 +82,7 @@ def equal_any(lhs: Spec, rhs: Spec) -> Spec:
     return lhs
 
 
-def beside_number(data: Spec, *, scalar: Any) -> Spec:
+def infer_with_scalar(data: Spec, *, scalar: Any) -> Spec:
     """The array's shape and dtype; int64 for bool. Refuses numbers that no dtype can hold, and next
     to integers nan and inf."""
     floating = is_float(data.dtype)
@@ -96,10 +96,10 @@ def beside_number(data: Spec, *, scalar: Any) -> Spec:
 
 
 def beside_any_number(data: Spec, *, scalar: Any) -> Spec:
-    """Like `beside_number`, but nan and inf are allowed next to integers."""
+    """Like `infer_with_scalar`, but nan and inf are allowed next to integers."""
     if not is_float(data.dtype) and isinstance(scalar, (float, np.floating)):
         scalar = 0
-    return beside_number(data, scalar=scalar)
+    return infer_with_scalar(data, scalar=scalar)
 
 
 def _checked(check: Check | None, rule: Callable[..., Spec]) -> Callable[..., Spec]:
@@ -248,7 +248,7 @@ class Family:
         self.broadcast.__doc__ += "\n\n    Shapes broadcast; both inputs have one dtype."
         self.equal = self._op(equal, _checked(check, equal_any), self.compute)
         self.equal.__doc__ += "\n\n    Both inputs have one shape and one dtype."
-        rule = beside_any_number if truth else beside_number
+        rule = beside_any_number if truth else infer_with_scalar
         if check is check_float:  # bools are accepted: next to a number they count as int64
             rule = _checked(check, rule)
         self.scalar = self._op(scalar, rule, beside or self._on_number(), "data", "scalar")

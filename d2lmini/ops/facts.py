@@ -67,7 +67,7 @@ class Facts:
     is_loss           the gradient does not depend on the gradient of the output
     draws             (**attributes, with `training`) -> whether a call of an op with `rng` draws
                       random numbers; only such a call takes a key
-    copied_dtypes     type characters of the dtypes that `compute` gets as float32 copies, see
+    compute_in_float32     type characters of the dtypes that `compute` gets as float32 copies, see
                       `in_float32`
 
     MXNet's files:
@@ -105,7 +105,7 @@ class Facts:
     presumed_dtypes: Mapping[str, str | None] = {}
     float32_parameters: bool = False
     is_loss: bool = False
-    copied_dtypes: str = CHAR
+    compute_in_float32: str = CHAR
 
     mxnet_rule: Callable[..., Any] | None = None
     mxnet_attributes: tuple[Callable[..., Any], Callable[..., Any]] | None = None

@@ -1,8 +1,8 @@
 """How ops compute with bfloat16: on float32 copies, each result rounded once.
 
 The `compute` functions do not know the dtype (those of recurrent layers neither know float16: an op
-says with `copied_dtypes` what it needs as copies). Sums and products accumulate in float32, as on
-hardware for bfloat16. A compiled program rounds at the same places, so its results are the same.
+says with `compute_in_float32` what it needs as copies). Sums and products accumulate in float32, as
+on hardware for bfloat16. A compiled program rounds at the same places, so its results are the same.
 The dtype saves memory here, not time: the copies cost more than the computation.
 
 >>> import numpy as np
@@ -38,13 +38,13 @@ def kernel_for(op: Any, kind: str, inputs: Iterable[Any], outputs: Sequence[Any]
 
 def needs_copies(op: Any, specs: Iterable[Any]) -> bool:
     """True if `op` computes with arrays of these specs on float32 copies."""
-    chars = op.copied_dtypes
+    chars = op.compute_in_float32
     return any([spec.dtype.char in chars for spec in specs])
 
 
 def widened(op: Any, dtype: np.dtype) -> np.dtype:
     """The dtype in which `op` gets an array of `dtype`."""
-    return np.dtype(np.float32) if dtype.char in op.copied_dtypes else dtype
+    return np.dtype(np.float32) if dtype.char in op.compute_in_float32 else dtype
 
 
 def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Callable[..., Any]:

@@ -247,7 +247,7 @@ def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
     infer=_infer, flops=_flops, optional=_optional,
     outputs=lambda mode="", state_outputs=False, **_: 1 + state_outputs * (1 + (mode == "lstm")),
     output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
-    presumed_dtypes={"sequence_length": None}, copied_dtypes="eE",
+    presumed_dtypes={"sequence_length": None}, compute_in_float32="eE",
     draws=lambda p, num_layers, training, **_: p > 0 and num_layers > 1 and training,
 )  # fmt: skip
 def RNN(
@@ -346,7 +346,7 @@ def _layer_outputs(data: Any, state: Any, mode: str) -> list[Spec]:
 
 
 @op(
-    "_rnn_layer", infer=_infer_layer, flops=_flops, copied_dtypes="eE",
+    "_rnn_layer", infer=_infer_layer, flops=_flops, compute_in_float32="eE",
     outputs=lambda mode, **_: 1 + (mode == "lstm"),
 )  # fmt: skip
 def rnn_layer(
@@ -405,7 +405,7 @@ def _flops_backward(
 
 
 @op(
-    "_rnn_backward", infer=_infer_backward, flops=_flops_backward, copied_dtypes="eE",
+    "_rnn_backward", infer=_infer_backward, flops=_flops_backward, compute_in_float32="eE",
     outputs=lambda mode, n_parameters, wants_data, **_: (
         wants_data + n_parameters + 1 + (mode == "lstm")
     ),

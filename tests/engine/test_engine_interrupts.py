@@ -190,7 +190,7 @@ def test_ctrl_c_ends_a_blocked_wait(name: str):
         current = engine.current
         while True:  # until the wait stands in line
             with current.lock:
-                if current.gates or current.idle_locks:
+                if current.wait_requests or current.idle_locks:
                     break
         if os.name == "nt":
             _thread.interrupt_main()
@@ -203,6 +203,6 @@ def test_ctrl_c_ends_a_blocked_wait(name: str):
         WAITS[name](cells)
         raise AssertionError("the wait ended before what it waits for")
     sender.join()
-    assert not engine.current.gates
+    assert not engine.current.wait_requests
     go.set()
     cells.verify(once=("one",))

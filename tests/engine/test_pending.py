@@ -46,7 +46,7 @@ def test_waits_on_cancelled_work_end_at_once(door, capsys):
 
         reader = threading.Thread(target=read)
         reader.start()
-        until(lambda: bool(engine.current.gates))
+        until(lambda: bool(engine.current.wait_requests))
         assert engine.cancel_pending() == 2
         reader.join(30)
         assert got == ["_mul_scalar: cancelled before it ran"]

@@ -160,7 +160,7 @@ class ChecksOutsideTheLock(ThreadedEngine):
     """A wait for everything looks whether tasks are pending, gives the lock back, and only then
     leaves the lock that the last task opens."""
 
-    def _stand_idle(self, timeout_s):
+    def _wait_idle(self, timeout_s):
         with core.lock:
             self.budget.drain()
             pending = bool(self.pending)

@@ -57,7 +57,7 @@ def test_raise_stops_at_the_first_and_leaves_the_engine_usable(seed: int, tmp_pa
     assert lines[-1] + 1 in program.planted
     nd.waitall()
     assert (nd.ones(3) + 1).asnumpy().tolist() == [2, 2, 2]
-    assert not engine.current.gates and engine.stats().pending == 0
+    assert not engine.current.wait_requests and engine.stats().pending == 0
 
 
 def test_the_message_says_what_waited_for_what_and_what_to_do_instead():

@@ -60,37 +60,6 @@ def test_gradients_are_slopes(row):
     assert check_gradients(row, row.modes[0], tolerance=1e-4) > 0
 
 
-@each_cell
-@pytest.mark.parametrize("whole", [True, False], ids=["unrolled", "stepped"])
-def test_cells_can_be_differentiated_twice(name, whole):
-    """The slope of |dy/dx|^2 along a direction is what the second backward says."""
-    cell = ready(CELLS[name](input_size=C), "float64")
-    values, direction = draw(T, N, C, dtype="float64"), draw(T, N, C, seed=1, dtype="float64")
-
-    def steepness(x):
-        with autograd.record():
-            y = (
-                cell.unroll(T, x, layout="TNC", merge_outputs=True)[0]
-                if whole
-                else step_by_step(cell, x)[0]
-            )
-            wanted = [x, cell.h2h_weight.data(), cell.i2h_bias.data()]
-            return sum(
-                (g * g).sum() for g in autograd.grad((y * y).sum(), wanted, create_graph=True)
-            )
-
-    x = values.copy()
-    x.attach_grad()
-    steepness(x).backward()
-    ends = []
-    for sign in (1, -1):
-        moved = values + direction * (1e-6 * sign)
-        moved.attach_grad()
-        ends.append(steepness(moved).asscalar())
-    slope = (ends[0] - ends[1]) / 2e-6
-    np.testing.assert_allclose((x.grad * direction).sum().asscalar(), slope, rtol=1e-5)
-
-
 # -- one op for all steps --------------------------------------------------------------------------
 
 

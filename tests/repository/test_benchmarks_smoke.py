@@ -6,6 +6,7 @@ tried on planted cheats: a program that does nothing, an engine that executed to
 
 import doctest
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import run  # noqa: E402
 import turns  # noqa: E402
 import workloads  # noqa: E402
 from peers.numpy_side import NumPy  # noqa: E402
+from peers.torch_side import Torch  # noqa: E402
 
 # The whole command starts processes by the dozen, on a machine that others may use.
 pytestmark = pytest.mark.timeout(300)
