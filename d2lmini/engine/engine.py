@@ -95,19 +95,21 @@ class Engine(Scheduler):
         """`wait`, and return `get()`; no task writes `var` meanwhile."""
         if self.recorder is not None:
             self.recorder.run_for_wait(by, var, write)
-        gate = WaitRequest(by, var, write)
+        request = WaitRequest(by, var, write)
         outer = thread_state.task
         try:
-            self._wait(by, var, lambda: self._enqueue_wait(gate, hold=get is not _nothing), write)
+            self._wait(
+                by, var, lambda: self._enqueue_wait(request, hold=get is not _nothing), write
+            )
             if var.error is not None:
                 self._raise_error(by, var)
             return get()
         finally:
             thread_state.task = outer
             try:
-                self._release_wait(gate)
+                self._release_wait(request)
             except BaseException:  # Ctrl-C during `_release_wait`, or before it began
-                self._release_wait(gate)
+                self._release_wait(request)
                 raise
 
     def _raise_error(self, by: str, var: Var) -> None:
@@ -217,49 +219,49 @@ class Engine(Scheduler):
 
     # -- what the waits block on ------------------------------------------------------------------
 
-    def _enqueue_wait(self, gate: WaitRequest, hold: bool) -> None:
-        """Block until the gate's Var is granted. Without `hold`, do not claim a free Var."""
-        if self._join_line(gate, hold):
-            self._block(gate.opened)
+    def _enqueue_wait(self, request: WaitRequest, hold: bool) -> None:
+        """Block until the request's Var is granted. Without `hold`, do not claim a free Var."""
+        if self._join_line(request, hold):
+            self._block(request.opened)
 
-    def _join_line(self, gate: WaitRequest, hold: bool = True) -> bool:
-        """True if the gate's Var is not granted yet."""
-        var = gate.var
+    def _join_line(self, request: WaitRequest, hold: bool = True) -> bool:
+        """True if the request's Var is not granted yet."""
+        var = request.var
         with core.lock:
             self.budget.drain()
-            free = var.writer is None and not var.queue and not (gate.writes and var.readers)
+            free = var.writer is None and not var.queue and not (request.writes and var.readers)
             if free and not hold:
                 return False
-            thread_state.task = gate  # a thread in the queue must not wait for later tasks
-            self.wait_requests.add(gate)
-            if gate.claim():
+            thread_state.task = request  # a thread in the queue must not wait for later tasks
+            self.wait_requests.add(request)
+            if request.claim():
                 return False
         self._work_off()
         return True
 
-    def step_aside(self, gate: WaitRequest, handle: Callable[[], object]) -> None:
+    def step_aside(self, request: WaitRequest, handle: Callable[[], object]) -> None:
         """Call a signal's handler while this thread is blocked in a wait, and then queue again,
         behind all that the handler pushed."""
         thread_state.task = None
-        self._release_wait(gate)
+        self._release_wait(request)
         handle()
-        gate.waits = 1
-        gate.opened.acquire(blocking=False)
+        request.waits = 1
+        request.opened.acquire(blocking=False)
         if self.recorder is not None:
-            self.recorder.run_for_wait(gate.name, gate.var, bool(gate.writes))
-        if not self._join_line(gate):
-            gate.opened.release()
+            self.recorder.run_for_wait(request.name, request.var, bool(request.writes))
+        if not self._join_line(request):
+            request.opened.release()
 
-    def _release_wait(self, gate: WaitRequest) -> None:
-        """Leave the queue, wherever the gate stands in it; idempotent."""
-        if gate not in self.wait_requests:
+    def _release_wait(self, request: WaitRequest) -> None:
+        """Leave the queue, wherever the request stands in it; idempotent."""
+        if request not in self.wait_requests:
             return
         with core.lock:
             try:
-                self._dispatch(core.withdraw(gate))
-                self.wait_requests.discard(gate)
+                self._dispatch(core.withdraw(request))
+                self.wait_requests.discard(request)
             except BaseException:
-                self._mend(gate)
+                self._mend(request)
                 raise
         self._work_off()
 

@@ -64,28 +64,28 @@ class _Handler(partial):
 
 def run_between_steps(handler: Callable[[int, Any], object], number: int, frame: Any) -> None:
     """Call the handler of signal `number`, now or later (see the module's first page)."""
-    gate = thread_state.task
+    request = thread_state.task
     first = _since.get(number, time.monotonic())
-    if _is_busy(gate) and time.monotonic() - first < PATIENCE_S:
+    if _is_busy(request) and time.monotonic() - first < PATIENCE_S:
         _try_again(number)
         return
     if _since.pop(number, None) and not (_since or signals.noted):
         instrument.keep_apart(False)
     for engine in living(Engine.alive):
-        if gate in engine.wait_requests and gate.waits:
-            engine.step_aside(gate, lambda: handler(number, frame))
+        if request in engine.wait_requests and request.waits:
+            engine.step_aside(request, lambda: handler(number, frame))
             return
     handler(number, frame)
 
 
-def _is_busy(gate: Any) -> bool:
-    """True if the main thread is in the middle of something; `gate` is its task or its wait."""
+def _is_busy(request: Any) -> bool:
+    """True if the main thread is in the middle of something; `request` is its task or its wait."""
     locks = [*signals.locks, *([recorder.lock] if (recorder := Scheduler.recorder) else ())]
-    blocked = isinstance(gate, WaitRequest) and gate.waits
+    blocked = isinstance(request, WaitRequest) and request.waits
     return (
         any(lock._is_owned() for lock in locks)
         or forks.is_guarded()
-        or (gate is not None and not blocked)
+        or (request is not None and not blocked)
         or _is_within_whole(sys._getframe(2))
     )
 

@@ -53,11 +53,11 @@ interrupts: dict[int, Callable[[], None]] = {}
 class Scheduler:
     """The state shared by pushing, running and releasing tasks.
 
-    pending     tasks that were pushed and are not complete
-    running     those of them that have begun
-    wait_requests       the waits that are queued for a Var now
-    idle_locks  each blocks a wait for everything
-    room_locks  each blocks a push for which too much is pending
+    pending        tasks that were pushed and are not complete
+    running        those of them that have begun
+    wait_requests  the waits that are queued for a Var now
+    idle_locks     each blocks a wait for everything
+    room_locks     each blocks a push for which too much is pending
     """
 
     #: Records operations to push later (`d2lmini.lazy`); the same for all engines, or None. Every
@@ -99,9 +99,8 @@ class Scheduler:
         self.inlined = 0
         self.skipped = 0
         self._sequence = 0
-        self._deferred: deque[Task] = (
-            deque()
-        )  # pushed by finalizers while their thread held the lock
+        # Pushed by finalizers while their thread held the lock.
+        self._deferred: deque[Task] = deque()
 
     # -- pushing ----------------------------------------------------------------------------------
 
@@ -232,7 +231,7 @@ class Scheduler:
                 self._claim(self._deferred.popleft())
 
     def _dispatch(self, ready: Iterable[Task]) -> None:
-        """Hand out ready tasks and open ready wait_requests (lock held)."""
+        """Hand out ready tasks and grant ready waits (lock held)."""
         for task in ready:
             if isinstance(task, WaitRequest):
                 if task.opened.locked():
