@@ -47,18 +47,9 @@ ROWS = {
         f"F.random.{call}": (True, True)
         for call in (
             "uniform(0, 1, shape=(2,))", "uniform(1, 1, shape=(2,))", "normal(shape=(2,))",
-            "randn(2)", "gamma(2, 1, shape=(2,))", "exponential(1, shape=(2,))",
-            "poisson(2, shape=(2,))", "poisson(0, shape=(2,))", "randint(0, 9, shape=(2,))",
+            "randn(2)", "uniform_like(x)", "normal_like(x)", "randint(0, 9, shape=(2,))",
             "randint(0, 1, shape=(2,))", "multinomial(x, get_prob=False)",
             "multinomial(x, get_prob=True)", "shuffle(x)",
-            *(f"{name}_like(x)" for name in (
-                "uniform", "normal", "gamma", "exponential", "poisson")),
-        )
-    },
-    **{
-        f"F.sample_{call}": (True, True)
-        for call in (
-            "uniform(x, x + 1)", "normal(x, x)", "gamma(x, x)", "exponential(x)", "poisson(x)",
         )
     },
 }  # fmt: skip

@@ -194,9 +194,7 @@ def test_help_shows_the_source_of_the_operator_and_of_its_gradient(kernel: Kerne
     assert 'unary("exp", "e to the power of data.", lambda g, y: g * y' in exp
     assert '# the computation and the gradient\n@pointwise("relu", lambda g, y:' in relu
     softmax, sum_ = kernel.help("nd.softmax", detail=1), kernel.help("nd.nansum", detail=1)
-    assert (
-        "# the formula\n@composed(" in softmax and "# the gradient\n@softmax.gradient(" in softmax
-    )
+    assert "# the formula" in softmax and "# the gradient\n@softmax.gradient" in softmax
     assert "# the formula and the gradient\n@composed" in sum_
     assert "Class docstring" not in kernel.help("nd.ones_like")
     assert "# the computation" not in kernel.help("nn.Dense", detail=1)

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 import d2lmini
-from d2lmini import MXNetError, cpu, engine, gluon, nd, storage
-from d2lmini.base import LeftOut
-from d2lmini.compat.executor import Executor
+from d2lmini import MXNetError, cpu, engine, nd, storage
 
 
 def held() -> tuple:
@@ -261,12 +259,3 @@ def test_pending_results_have_no_memory_yet():
     assert storage.stats().live - before >= 16_000_000
     assert engine.stats().pending_bytes == 0
     del results
-
-
-@pytest.mark.parametrize("owner", [nd.NDArray, Executor, gluon.Parameter], ids=lambda c: c.__name__)
-def test_a_method_that_is_left_out_is_told_by_its_own_name(owner):
-    names = [name for name, value in vars(owner).items() if isinstance(value, LeftOut)]
-    assert names
-    for name in names:
-        with pytest.raises(AttributeError, match=rf"\.{name} is left out of d2lmini, \w"):
-            getattr(owner, name)

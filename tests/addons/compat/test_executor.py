@@ -70,3 +70,14 @@ def test_outputs_are_always_the_same_arrays():
         for is_train in (False, True):
             ex.forward(is_train, x=nd.full(2, value))
             assert ex.outputs[0] is held and held.asnumpy().tolist() == [3 * value] * 2
+
+
+@pytest.mark.parametrize(
+    "owner", [nd.NDArray, Executor, gluon.Parameter, gluon.HybridBlock], ids=lambda c: c.__name__
+)
+def test_a_method_that_is_left_out_is_told_by_its_own_name(owner):
+    names = [name for name, value in vars(owner).items() if isinstance(value, LeftOut)]
+    assert names
+    for name in names:
+        with pytest.raises(AttributeError, match=rf"\.{name} is left out of d2lmini, \w"):
+            getattr(owner, name)

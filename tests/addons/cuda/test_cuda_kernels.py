@@ -452,7 +452,6 @@ def test_pooling_and_its_gradients(case, dtype, convention):
         same(got.get(), y, {"float32": 1e-6, "float16": 2e-3}[dtype] * (kind in (1, 2)))
         if kind == MAX:
             check_launched("_max_pooling_backward", g, x, y, pool=pool)
-            check_launched("_max_pooling_pick", u, x, y, pool=pool)
         else:
             bound = {"float32": 1e-5, "float16": 1e-1}[dtype] * (kind != SUM)
             check_launched("_pooling_spread", g, bound=bound, pool=pool, kind=kind)
@@ -629,11 +628,6 @@ def test_numbers_have_the_moments_of_their_distribution(dtype):
     for name, parameters, mean, variance in (
         ("uniform", {"low": -1.0, "high": 3.0}, 1.0, 16 / 12),
         ("normal", {"loc": 1.0, "scale": 2.0}, 1.0, 4.0),
-        ("exponential", {"lam": 2.0}, 0.5, 0.25),
-        ("gamma", {"alpha": 0.4, "beta": 2.0}, 0.8, 1.6),
-        ("gamma", {"alpha": 5.0, "beta": 0.5}, 2.5, 1.25),
-        ("poisson", {"lam": 3.0}, 3.0, 3.0),
-        ("poisson", {"lam": 40.0}, 40.0, 40.0),
     ):
         y = random_numbers.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), parameters).get()
         y = y.astype("float64")

@@ -32,8 +32,7 @@ NOT_RECORDED = {
     "allclose": "_contrib_allclose",
     "an array that runs backwards": "SequenceReverse _getitem _unslice crop",
     "an array without elements": (
-        "RNN _getitem _rnn_layer _split_v2 _spread broadcast_axes crop diag one_hot repeat "
-        "shape_array slice_axis tile"
+        "RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array slice_axis tile"
     ),
     "arange": (
         "SequenceLast SequenceMask SequenceReverse _pick_grad _quantize_2bit "

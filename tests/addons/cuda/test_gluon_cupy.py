@@ -46,7 +46,7 @@ def test_a_gpu_says_what_the_cpu_says(row: Row):
 # -- what users write ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["uniform", "normal", "gamma", "poisson", "exponential"])
+@pytest.mark.parametrize("name", ["uniform", "normal"])
 def test_a_seed_gives_the_same_numbers_again(name: str):
     with a_gpu(name):
         samples = []
