@@ -242,7 +242,7 @@ class Checkpoint:
                 self._residuals()[key, i] = x
             else:
                 here = copies[name]
-            if x._spec is not here._spec:
+            if x._spec != here._spec:
                 raise ValueError(f"{name!r} was saved as {x._spec}, here it is {here._spec}")
             if kind != "residual":
                 here[:] = x.as_in_context(here.context)

@@ -13,6 +13,7 @@ import resume_job
 from resume_job import Job, Noisy
 
 from d2lmini import MXNetError, autograd, cpu, gluon, nd, random
+from d2lmini.ops.spec import Spec
 
 TWO = (cpu(0), cpu(1))
 
@@ -51,6 +52,20 @@ def test_it_goes_on_to_the_same_bits(options, tmp_path):
     expected = straight(tmp_path, **options)
     assert expected == interrupted(tmp_path / "a", 3, 6, 8, **options)
     assert expected == interrupted(tmp_path / "a", **options)
+
+
+def test_a_spec_that_was_made_anew_since_is_the_same(tmp_path, monkeypatch):
+    """Specs are interned in a table that is cleared when it is full."""
+    monkeypatch.setattr(Spec, "_known", {})
+    made = Spec.__new__
+
+    def forgetful(cls, *given):
+        Spec._known.clear()
+        return made(cls, *given)
+
+    monkeypatch.setattr(Spec, "__new__", forgetful)
+    options = {"contexts": TWO, "options": {"compression_params": {"type": "2bit"}}}
+    assert straight(tmp_path, **options) == interrupted(tmp_path / "a", 3, **options)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")

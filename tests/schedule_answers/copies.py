@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -180,17 +179,6 @@ def asks_a_future_for_each(inputs):
             X = X.as_in_context(gpu(0))
             number += pool.submit(nd.dot(X, X)[0, 0].asscalar).result()
     return number
-
-
-@wrong("waits", to=COPIES, stepped=False)
-def polls_one_result(inputs):
-    results = []
-    for X in inputs.batches:
-        X = X.as_in_context(gpu(0))
-        results.append(nd.dot(X, X))
-        while not engine.explain(results[-1]).startswith("idle"):
-            time.sleep(1e-5)
-    return total(results)
 
 
 @wrong("waits", to=COPIES, stepped=False)
