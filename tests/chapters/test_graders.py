@@ -80,4 +80,5 @@ def test_each_check_has_enough_answers(chapter):
     assert set(table) == {exercise.check for exercise in exercises_of(chapter)}
     for check, answers in table.items():
         hints = [hint for _, hint in answers.programs]
-        assert hints.count(None) >= 4 and len(set(hints)) >= 4, check
+        wrong = [hint for hint in hints if hint]
+        assert hints.count(None) >= 4 and len(wrong) >= 5 and len(set(wrong)) >= 3, check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from itertools import count
@@ -118,11 +119,16 @@ def test_ctrl_c_everywhere():
             x = source.as_in_context(gpu(0))
             y = (x + 1).as_in_context(cpu())
         virtual_gpus(0)
-        if strike.done:  # where it fell before the scope's wait, pending work has lost its device
+        if strike.done:  # a scope that Ctrl-C ends does not wait: pending work loses its device
             x = y = None
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
                 engine.waitall()
+            for each in told:
+                assert re.search(
+                    r"lies on a gpu\(0\) that no longer|gpu\(0\) is not available",
+                    str(each.message),
+                )
         engine.current.check()
         assert (num_gpus(), blas.threads(), engine.stats().pending) == (0, before, 0)
         assert engine.stats().workers == default_workers()

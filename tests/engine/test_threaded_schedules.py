@@ -181,7 +181,7 @@ class ReleasesTooEarly(ThreadedEngine):
 @pytest.mark.parametrize(
     ("kind", "program", "failure", "words"),
     [
-        (WithoutNotify, waits_between, "no end", "block: if "),
+        (WithoutNotify, waits_between, "no end", "acquires opened"),
         (ChecksOutsideTheLock, conflicts, "no end", "_make_shut_lock"),
         (ReleasesTooEarly, conflicts, "exception", "AssertionError"),
     ],

@@ -158,7 +158,8 @@ def test_sums_begin_before_backward_ends(gpu_kind, kind, on_kvstore):
             back(net, gpus, 2, 2048)
             trainer.step(2048)
             nd.waitall()
-        vars_of = [{g._chunk for g in layer.weight.list_grad()} for layer in net]
+        grads_of = [[g._chunk for g in layer.weight.list_grad()] for layer in net]
+        vars_of = [set(vars_) for vars_ in grads_of]
         sent = [
             min(begin for begin, _, t in times.ran if travels(t) and vars_ & {*t.reads})
             for vars_ in vars_of
@@ -172,3 +173,13 @@ def test_sums_begin_before_backward_ends(gpu_kind, kind, on_kvstore):
         ]  # fmt: skip
         summed = min(begin for begin, _, t in times.ran if t.name in ("add_n", "AllReduce"))
         assert sent[-1] < done[0] and summed < done[0]
+        # Each device sends those of later layers first, for they are there first. (Of two that
+        # wait for the link the earlier layer's goes first: the next step needs it first.)
+        for i in range(2):
+            order = [
+                layer
+                for _, _, task in sorted(times.ran, key=lambda each: each[0])
+                for layer, vars_ in enumerate(grads_of)
+                if travels(task) and vars_[i] in task.reads
+            ]
+            assert len(order) > 1 and order.index(max(order)) < order.index(min(order))

@@ -216,7 +216,7 @@ def test_public_functions_are_pickled_by_name(space: str):
     found = eval(space, {name: getattr(d2lmini, name) for name in ("nd", "sym", "np", "npx")})
     members = {name: getattr(found, name, None) for name in dir(found) if name[0] != "_"}
     functions = {name: x for name, x in members.items() if callable(x) and type(x) is not type}
-    assert functions
+    assert len(functions) > (0 if space.endswith("linalg") else 5)
     assert [n for n, x in functions.items() if pickle.loads(pickle.dumps(x)) is not x] == []
 
 

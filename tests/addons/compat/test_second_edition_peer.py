@@ -47,7 +47,7 @@ def test_an_experiment(experiment, mxnet):
 
 
 def test_there_are_experiments_and_the_comparison_sees_what_differs():
-    assert EXPERIMENTS
+    assert len(EXPERIMENTS) == 5
     for ours, theirs in [([1.0], [1.1]), ({"a": 1}, {"b": 1}), ("x", "y"), ([1], [1, 2])]:
         with pytest.raises(AssertionError):
             assert_same(ours, theirs)
