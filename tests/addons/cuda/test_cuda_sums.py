@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fakes.two_gpus import errors_of, two_gpus
 
-from d2lmini import MXNetError, engine, gpu, kvstore, nd
+from d2lmini import MXNetError, engine, gpu, kvstore, nd, profile
 from d2lmini.cuda import nccl, streams
 
 N = 64
@@ -152,3 +152,18 @@ def test_a_failure_is_told_to_all_of_a_call_and_the_next_one_is_well():
         got = nd.zeros(3)
         store.pull(0, got)
         assert [x.asnumpy().tolist() for x in (*outs[0], *outs[1], got)] == [[2] * 3] * 5
+
+
+def test_a_trace_knows_what_a_sum_and_a_copy_of_it_move():
+    """On two devices each passes on half, summed up on the way, then the half that is complete."""
+    with two_gpus(1):
+        store = kvstore.create("device")
+        store.init([0, 1], [nd.zeros(N), nd.zeros(10 * N)])
+        ours = [[nd.ones(size, ctx=gpu(i)) for i in range(2)] for size in (N, 10 * N)]
+        with profile() as trace:
+            store.pushpull([0, 1], ours)
+    sums = [operation for operation in trace.operations if operation.name == "AllReduce"]
+    assert [(chunk.flops, chunk.nbytes) for chunk in sums] == [(11 * N, 2 * 11 * 4 * N)]
+    kept = [operation for operation in trace.operations if operation.name == "Keep"]
+    assert sum(chunk.nbytes for chunk in kept) == 2 * 11 * 4 * N  # read and written
+    assert not any(each.flops for each in kept)
