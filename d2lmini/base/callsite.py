@@ -167,12 +167,6 @@ def is_users_own(frame: FrameType) -> bool:
     return _look(frame) == _USERS
 
 
-def without_folder(where: str) -> str:
-    """What `describe` gave, with the name of the file alone: "train.py:12: y = x + 1"."""
-    place, colon, text = where.partition(": ")
-    return os.path.basename(place) + colon + text
-
-
 def _look(frame: FrameType) -> int:
     """The owner of a frame's code: this package, a package between, the program, or the user."""
     filename = frame.f_code.co_filename

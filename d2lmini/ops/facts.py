@@ -67,7 +67,7 @@ class Facts:
     is_loss           the gradient does not depend on the gradient of the output
     draws             (**attributes, with `training`) -> whether a call of an op with `rng` draws
                       random numbers; only such a call takes a key
-    compute_in_float32     type characters of the dtypes that `compute` gets as float32 copies, see
+    compute_in_float32  type characters of the dtypes that `compute` gets as float32 copies, see
                       `in_float32`
 
     MXNet's files:

@@ -22,9 +22,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.device import files
 from d2lmini.profiler import columns
@@ -38,20 +38,6 @@ Event = dict[str, Any]
 
 #: Memory changes in one element of "memoryChanges".
 CHANGES = 4_096
-
-
-class Mark(NamedTuple):
-    """A mark of the user's program: a span ("task", "frame", "event"), a "marker", or the new value
-    of a "counter"."""
-
-    kind: str
-    domain: str
-    name: str
-    thread: str
-    begin_ns: int
-    end_ns: int
-    value: int = 0
-    scope: str = "t"  # of a marker: thread, process or global
 
 
 #: The process of the program's threads.
@@ -83,8 +69,8 @@ class Tracks:
         self.names.append(event)
 
 
-def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ()) -> None:
-    """Write a trace to a file, compressed if its name ends in .gz; `marks` are the user's own."""
+def save(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace to a file, compressed if its name ends in .gz."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
     facts: dict[str, Any] = {"producer": "d2lmini"}
     facts |= {name: getattr(trace, name) for name in columns.FACTS}
@@ -98,7 +84,7 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
     for serial, role in trace.roles.items():
         roles.setdefault(role, []).append(serial)
     events, changes = (
-        ",\n".join(map(encode, part)) for part in (_events(trace, marks), _changes(trace.memory))
+        ",\n".join(map(encode, part)) for part in (_events(trace), _changes(trace.memory))
     )
     text = (
         f'{{"displayTimeUnit":"ms","otherData":{encode(facts)},\n'
@@ -108,12 +94,11 @@ def save(trace: Trace, path: str | os.PathLike[str], marks: Sequence[Mark] = ())
     files.write(path, gzip.compress(text.encode(), mtime=0) if packed else text)
 
 
-def _events(trace: Trace, marks: Sequence[Mark]) -> list[Event]:
+def _events(trace: Trace) -> list[Event]:
     """All events, after the names of their processes and threads."""
     tracks, sites = Tracks(), Sites()
     tracks.of(PROGRAM, "MainThread")
-    operations, waits = _operations(trace, tracks, sites), _waits(trace, tracks, sites)
-    events = [*operations, *waits, *_marks(trace, marks, tracks)]
+    events = [*_operations(trace, tracks, sites), *_waits(trace, tracks, sites)]
     return [*tracks.names, *events]
 
 
@@ -210,19 +195,3 @@ def _changes(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
                 if change.site is not None
             },
         }
-
-
-def _marks(trace: Trace, marks: Sequence[Mark], tracks: Tracks) -> Iterator[Event]:
-    """Spans, which may overlap on a thread, become pairs of asynchronous events with an id."""
-    for number, mark in enumerate(marks, start=1):
-        where = tracks.of(mark.domain, mark.thread)
-        begin, end = _us(trace, mark.begin_ns), _us(trace, mark.end_ns)
-        event = {"name": mark.name, "cat": mark.domain, **where}
-        if mark.kind == "counter":
-            args = {mark.name: mark.value}
-            yield {"name": mark.name, "ph": "C", "ts": begin, **where, "args": args}
-        elif mark.kind == "marker":
-            yield {**event, "ph": "i", "ts": begin, "s": mark.scope}
-        else:
-            yield {**event, "ph": "b", "ts": begin, "id": number}
-            yield {**event, "ph": "e", "ts": end, "id": number}
