@@ -5,14 +5,16 @@ Collected by `run.py` alone, first of all groups.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from d2lmini import autograd, cpu, gluon, gpu, nd
+from d2lmini import autograd, cpu, cpu_pinned, gluon, gpu, nd
 from d2lmini.cuda import module
+from d2lmini.cuda.device import logical_gpus
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.device.devices import device_of
 from d2lmini.kvstore.allreduce import Side
@@ -37,19 +39,15 @@ WAIT
 """
 
 
-def poked(wait: str) -> subprocess.CompletedProcess:
-    """What comes of a program that waits so."""
-    command = [sys.executable, "-c", POKE.replace("WAIT", wait)]
-    return subprocess.run(command, timeout=100, capture_output=True, text=True)
-
-
-def test_a_program_ends_though_its_gpu_failed():
-    assert poked("").stdout == "issued\n"
-
-
 @pytest.mark.parametrize("wait", ["(x + 1).wait_to_read()", "nd.waitall()", "x.asnumpy()"])
 def test_a_gpu_that_failed_is_told_of(wait: str):
-    done = poked(wait)
+    done = subprocess.run(
+        [sys.executable, "-c", POKE.replace("WAIT", wait)],
+        timeout=100,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+    )
     assert done.stdout == "issued\n", "it is told of by no wait"
     assert "MXNetError" in done.stderr and "gpu(0) failed" in done.stderr, done.stderr[-2000:]
 
@@ -91,6 +89,14 @@ def test_reductions_of_reversed_transposes(name: str, dtype: str, hybrid: bool):
     agree(reduce, (2, 3, 512), dtype, hybrid)
 
 
+def test_two_logical_devices_compute_and_copy():
+    with logical_gpus(2) as contexts:
+        x, y = (nd.ones((1000, 1000), ctx=ctx) for ctx in contexts)
+        for _ in range(20):
+            x, y = y.as_in_context(contexts[0]) + 1, x.as_in_context(contexts[1]) + 1
+        assert x.asnumpy().mean() == y.asnumpy().mean() == 21
+
+
 def test_nccl_sums_over_one_device():
     if module.nccl() is None:
         pytest.skip("NCCL is not installed: pip install nvidia-nccl-cu12")
@@ -109,6 +115,16 @@ def test_nccl_sums_over_one_device():
     sums.run(Task)
     assert sums.finish()
     assert (y.asnumpy() == np.arange(1000)).all()
+
+
+def test_pinned_memory_there_and_back():
+    values = np.random.default_rng(0).normal(size=(1000, 1000)).astype("float32")
+    x = nd.array(values, ctx=cpu_pinned())
+    back = nd.zeros(x.shape, ctx=cpu_pinned())
+    for _ in range(10):
+        x.as_in_context(gpu(0)).copyto(back)
+        x += 1
+    assert np.allclose(back.asnumpy(), values + 9)
 
 
 def test_a_captured_step_equals_an_eager_one():

@@ -2,6 +2,7 @@
 
     python tests/gpu/workloads.py d2lmini             # microseconds of each row, as lines of JSON
     python tests/gpu/workloads.py torch "LeNet eager"
+    python tests/gpu/workloads.py d2lmini --cpu       # of processor time, for stand-ins of a GPU
 
 Same mathematics, float32 without TF32 unless said, programs as users of each library write them
 (`work_d2lmini.py`, `work_torch.py`; D2LMINI_TORCH_PYTHON names PyTorch's interpreter if it is
@@ -60,6 +61,8 @@ ROWS = {
     "overlap copy": "their copies to the CPU",
     "overlap both": "both, without a wait between",
 }
+#: Those whose time is the host's where kernels take none.
+ON_THE_HOST = [row for row in ROWS if not row.startswith(("parallel", "overlap"))]
 
 
 class Sizes(NamedTuple):
@@ -86,18 +89,18 @@ SMALL = Sizes(8, 8, 2, 32, 4, 2, 2, 2, 1, (8, 8, 8), 1)
 class Clock:
     """Times work. `wait`: of the library, for the device."""
 
-    def __init__(self, wait: Callable[[], object]):
-        self.wait = wait
+    def __init__(self, now: Callable[[], float], wait: Callable[[], object]):
+        self.now, self.wait = now, wait
 
     def of(self, body: Callable[[], object], times: int = 1) -> Callable[[], float]:
         """A function that runs `body` so many times, waits, and returns the seconds of one."""
 
         def once() -> float:
-            begin = time.perf_counter()
+            begin = self.now()
             for _ in range(times):
                 body()
             self.wait()
-            return (time.perf_counter() - begin) / times
+            return (self.now() - begin) / times
 
         return once
 
@@ -105,10 +108,10 @@ class Clock:
         """The same, but for the wait, which comes after."""
 
         def once() -> float:
-            begin = time.perf_counter()
+            begin = self.now()
             for _ in range(times):
                 body()
-            seconds = (time.perf_counter() - begin) / times
+            seconds = (self.now() - begin) / times
             self.wait()
             return seconds
 
@@ -116,11 +119,11 @@ class Clock:
 
 
 def figures(
-    library: str, rows: Sequence[str] = (), sizes: Sizes = FULL
+    library: str, rows: Sequence[str] = (), sizes: Sizes = FULL, cpu: bool = False
 ) -> Iterator[tuple[str, float]]:
     """(row, microseconds) of a library, in this process."""
     side = importlib.import_module(f"work_{library}")
-    clock = Clock(side.wait)
+    clock = Clock(time.process_time if cpu else time.perf_counter, side.wait)
     for row in rows or side.WORKS:
         once = side.WORKS[row](clock, sizes)
         for _ in range(3):  # kernels are compiled, graphs recorded
@@ -172,8 +175,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="one library's figures, as lines of JSON")
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []])
+    parser.add_argument("--cpu", action="store_true", help="processor time in place of time")
     options = parser.parse_args(words)
-    for figure in figures(options.library, options.rows):
+    for figure in figures(options.library, options.rows, cpu=options.cpu):
         print(json.dumps(figure), flush=True)
 
 

@@ -1,6 +1,7 @@
 """CuPy itself without a GPU: `make test-cuda-stub`.
 
-    python tests/gpu/stub/run.py [contract | capture | titles | behaviour] [--write]
+    python tests/gpu/stub/run.py [contract | capture | lost_device | titles | behaviour] [--write]
+    python tests/gpu/stub/run.py host
 
 The real CuPy runs on stand-ins for CUDA's libraries that are built from `src`: libcudart, libcuda,
 and what CuPy is linked to besides. Shapes, dtypes, refusals and bugs are CuPy's own, and so are the
@@ -9,9 +10,12 @@ choice of kernels, streams, captures and the memory pool; kernels do not run, so
 
 contract     every row of operations and layers: shapes, dtypes, launches, waits (`launches.txt`)
 capture      what of small nets becomes CUDA graphs
+lost_device  whether every wait ends when the GPU fails
 titles       all generated kernels, compiled by the real NVRTC for sm_90
 behaviour    what the library must not do, and what it relies on: tests by pytest; and of the
              questions to a real GPU those that do not ask for values
+host         no check: microseconds of processor time that the host takes for each row of
+             ../workloads.py, where no kernel takes time
 
 It needs Linux on x86-64, a C++ compiler, and the packages that pip brings: CuPy as a wheel and as
 sources. Where something of that is missing, this is said loudly, and the exit status is 77. What it
@@ -32,11 +36,17 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 BUILT = ROOT / "build" / "gpu-stub"
 
-CHECKS = ("contract", "capture", "titles", "behaviour")
+CHECKS = ("contract", "capture", "lost_device", "titles", "behaviour")
 NOT_RUN = 77
 #: Those that the stand-ins can answer.
-ASKED = ("test_a_gpu_that_failed_is_told_of", "test_a_program_ends_though_its_gpu_failed")
-QUESTIONS = [f"{HERE.parent / 'questions.py'}::{name}" for name in ASKED]
+QUESTIONS = [f"{HERE.parent / 'questions.py'}::test_a_gpu_that_failed_is_told_of"]
+
+
+HOST = """
+import gpu_stub_boot, workloads
+figures = dict(workloads.figures("d2lmini", workloads.ON_THE_HOST, cpu=True))
+print(workloads.table(figures, {}))
+"""
 
 
 def missing() -> str:
@@ -67,6 +77,8 @@ def run(python: str, check: str, words: list[str]) -> bool:
     """One check, in a process of its own; did it pass?"""
     print(f"== {check}", flush=True)
     command = [python, str(HERE / f"{check}.py"), *words]
+    if check == "host":
+        command = [python, "-c", HOST]
     if check == "behaviour":
         command = [python, "-m", "pytest", "-q", "-p", "gpu_stub_boot", "-p", "no:cacheprovider"]
         command += ["-p", "no:xdist", str(HERE / "behaviour.py"), *QUESTIONS]
@@ -80,9 +92,10 @@ def run(python: str, check: str, words: list[str]) -> bool:
 
 def main(words: list[str]) -> int:
     asked = [word for word in words if not word.startswith("-")] or list(CHECKS)
-    unknown = sorted({*asked} - {*CHECKS})
+    known = (*CHECKS, "host")
+    unknown = sorted({*asked} - {*known})
     if unknown:
-        print(f"unknown: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+        print(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
         return 2
     lacks = missing()
     python = None if lacks else built()
