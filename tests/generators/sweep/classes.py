@@ -205,9 +205,7 @@ def metric(mx, rng, module, name):
         )
     lines += [*scene.lines, "keep('get', m.get())", "keep('pairs', m.get_name_value())"]
     extra = [
-        "keep('global', m.get_global())",
         "keep('config', sorted(m.get_config(), key=str))",
-        "m.reset_local()\nkeep('local', m.get())\nkeep('global', m.get_global())",
         "m.reset()\nkeep('reset', m.get())",
     ]
     return "\n".join([*lines, rng.choice(extra)]) + "\n"
