@@ -86,7 +86,7 @@ def broadcast_axis(xp, data, *, axis: Axes = (), size: Axes = (), out=None):
     return chunking.place_view(xp, xp.broadcast_to(data, _axes_to(data.shape, axis, size)), out)
 
 
-@op_of_view(free_dtypes=("rhs",))
+@op_of_view(free_dtypes=("rhs",), left_out=("lhs_axes", "rhs_axes"))
 def broadcast_like(xp, lhs, rhs, *, out=None):
     """lhs broadcast to the shape of rhs, which has as many axes; MXNetError at the call if not, or
     if they do not broadcast."""

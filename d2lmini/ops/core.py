@@ -437,6 +437,8 @@ class Op(Facts):
             attrs[name] = self._convert(name, value)
         for name, value in kwargs.items():
             if name not in self.attr_names:
+                if name in self.left_out:
+                    raise self._misused(f"argument {name!r} is left out of d2lmini")
                 if name in ("ctx", "attr", "__layout__") or self._ignores(value):
                     continue
                 raise self._misused(f"unknown argument {name!r}")

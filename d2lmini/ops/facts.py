@@ -80,6 +80,7 @@ class Facts:
                       the attributes; None if the same as here
     always_written    attributes that MXNet requires, or for which MXNet has another default
     counted           the number of inputs is an attribute in MXNet, num_args
+    left_out          attributes that the op has in MXNet and not here
 
     ONNX:
     onnx              the operator: "Erf", or with attributes "Op(alpha, size=nsize)", ours to the
@@ -112,6 +113,7 @@ class Facts:
     mxnet_outputs: int | Callable[[dict[str, Any]], int] | None = None
     always_written: tuple[str, ...] = ()
     counted: bool = False
+    left_out: tuple[str, ...] = ()
 
     onnx: str | Callable[..., Any] | None = None
     integers: str = ""

@@ -32,7 +32,7 @@ from d2lmini.ops.reshape_codes import infer_reshape
 # -- reshape ---------------------------------------------------------------------------------------
 
 
-@op_of_view(mxnet_name="Reshape")
+@op_of_view(mxnet_name="Reshape", left_out=("target_shape", "keep_highest"))
 def reshape(
     xp, data, *, shape: Shape = (), reverse: bool = False, out=None
 ):  # fmt: skip
@@ -71,11 +71,11 @@ def _(data, *, kept, shape):
     return registry["broadcast_to"](y, shape=shape)
 
 
-@op_of_view(free_dtypes=("rhs",))
+@op_of_view(free_dtypes=("rhs",), left_out=("lhs_begin", "lhs_end", "rhs_begin", "rhs_end"))
 def reshape_like(xp, lhs, rhs, *, out=None):
-    """lhs in the shape of rhs; or its axes lhs_begin:lhs_end in the shape of rhs_begin:rhs_end.
+    """lhs in the shape of rhs, of the dtype of lhs.
 
-    dtype of lhs. MXNetError at the call if the numbers of elements differ.
+    MXNetError at the call if the numbers of elements differ.
     """
     if prod(rhs.shape) != lhs.size:
         raise MXNetError(

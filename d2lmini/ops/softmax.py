@@ -53,7 +53,10 @@ def _shares(x: Any, axis: int) -> Any:
     return e / e.sum(axis=axis, keepdims=True)
 
 
-_softmax_op = partial(composed, infer=_infer_softmax, flops=5, same_shape=True)
+_softmax_op = partial(
+    composed, infer=_infer_softmax, flops=5, same_shape=True,
+    left_out=("length", "use_length", "dtype"),
+)  # fmt: skip
 
 
 @_softmax_op()
@@ -130,6 +133,7 @@ def _view_of_classes(shape: Shape, multi_output: bool) -> Shape:
 @composed(
     aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
     same_shape=("data",), constants=("label",),
+    left_out=("preserve_shape", "out_grad", "smooth_alpha"),
 )  # fmt: skip
 def SoftmaxOutput(
     data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
