@@ -93,9 +93,7 @@ def test_a_drawing_is_shown_somewhere_and_has_colours_for_the_dark(path):
 
 def test_there_is_something_to_look_at():
     """Each chapter has a link; README a picture, a chapter and a text."""
-    known = (
-        "README.md CONTRIBUTING.md docs/README.md docs/engine-tour.md chapters/00-start-here.ipynb"
-    )
+    known = "README.md CONTRIBUTING.md docs/README.md docs/reading-guide.md chapters/00-start-here.ipynb"
     assert {ROOT / name for name in known.split()} <= {*TEXTS}
     assert all(links_of(text_of(path)) for path in TEXTS if path.suffix == ".ipynb")
     kinds = {Path(link).suffix for link in links_of(text_of(ROOT / "README.md"))}

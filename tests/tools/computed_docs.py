@@ -54,7 +54,7 @@ PAGES: dict[str, list[Callable[[], str]]] = {
     "migration.md": [migration_table.differences, migration_table.tables],
     "np.md": [np_table.table],
     "command-line.md": [commands],
-    "engine-tour.md": [reading_order.table],
+    "reading-guide.md": [reading_order.table],
     "teaching.md": [teaching_table.table],
 }
 

@@ -1,4 +1,4 @@
-"""The core in reading order: what `docs/engine-tour.md` shows, with the lines of each file."""
+"""The core in reading order: what `docs/reading-guide.md` shows, with the lines of each file."""
 
 from __future__ import annotations
 
