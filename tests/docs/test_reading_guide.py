@@ -28,7 +28,8 @@ def follow(frame, event, _):
     code = frame.f_code
     if event == "call" and code.co_filename.startswith(library):
         thread = "yours" if threading.get_ident() == caller else "a worker"
-        calls.append((thread, code.co_filename[len(library) + 1 :].replace("\\\\", "/"), code.co_name))
+        file = code.co_filename[len(library) + 1 :].replace("\\\\", "/")
+        calls.append((thread, file, code.co_name))
 
 program = compile(sys.stdin.read(), "walk.py", "exec")
 threading.setprofile(follow)
