@@ -45,10 +45,13 @@ from d2lmini.ops.formula import infer_by_formula, interpret, pull_back
 from d2lmini.ops.kernels import Kernel
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
-#: A call of small arrays is compiled when it comes for this time: compiling takes some
-#: milliseconds, as long as interpreting a tiny call a hundred times. A call that reads an array of
-#: `BLOCKED` elements or more is compiled at once: a program computes it in blocks.
+#: A call is compiled when it comes for this time, or when its calls have read so many elements:
+#: compiling takes a millisecond or more, as long as a tiny call a hundred times, and as long as
+#: interpreting these elements takes longer than a program, which computes them in blocks. A
+#: gradient that is interpreted keeps its intermediate results until it has ended: with an array of
+#: `BLOCKED` elements it is compiled at once.
 COMPILED_CALL = 64
+COMPILED_SIZE = 1 << 20
 
 
 class Composed(Op):
@@ -282,17 +285,17 @@ def composed(name: str | Callable | None = None, **rules: Any) -> Any:
 
 class Runner:
     """The implementation of a composed op for one plan: arrays of the same shapes and dtypes, and
-    equal attributes. It interprets the first calls of small arrays, then compiles the formula.
+    equal attributes. It interprets the first calls, then compiles the formula.
 
     programs  by mode, which is no part of a plan; a GPU keeps its own, and ends with them
     kernel    the program for calls under the engine's lock that want new arrays, once there is one
     """
 
-    __slots__ = ("calls", "kernel", "op", "programs")
+    __slots__ = ("calls", "elements", "kernel", "op", "programs")
 
     def __init__(self, op: Composed):
         self.op = op
-        self.calls = 0
+        self.calls = self.elements = 0
         self.programs: dict[Any, Any] = {}
         self.kernel: Any = None
 
@@ -321,6 +324,9 @@ class Runner:
             return interpret(op, xp, arrays, attrs)
         if xp is not np:  # a program takes fewer launches; a task knows on which GPU
             return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
+        size = max([a.size for a in arrays if a is not None])
         self.calls += 1
-        is_small = max([a.size for a in arrays if a is not None]) < BLOCKED
-        return interpret(op, xp, arrays, attrs) if is_small and self.calls < COMPILED_CALL else None
+        self.elements += size
+        if self.calls >= COMPILED_CALL or self.elements >= COMPILED_SIZE:
+            return None
+        return None if op.backward_of and size >= BLOCKED else interpret(op, xp, arrays, attrs)
