@@ -10,13 +10,17 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples, other ones in each run.
 - `D2LMINI_CHECK_MEMORY=1` runs the tests under the memory checker (`tools/check_memory.py`).
 - `D2LMINI_TEST_ROW=TEXT` runs only the rows of tables whose name contains it (`tools/rows.py`).
+- `--sample N` runs one in N of the tests that are marked `law`, as `make unit` does: each commit has
+  the next part of them, so that N commits have all.
 """
 
 import gc
 import os
 import re
 import signal
+import subprocess
 import sys
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -149,6 +153,31 @@ def engine_kind(request):
     with engine.use(request.param):
         yield request.param
         engine.waitall()
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--sample", type=int, default=1, metavar="N", help="one in N of each law's rows"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out, of each law's rows, those that are another commit's part."""
+    parts = config.getoption("sample")
+    if parts == 1:
+        return
+    command = ["git", "rev-list", "--count", "HEAD"]
+    try:
+        counted = subprocess.run(command, cwd=config.rootpath, capture_output=True, text=True)
+        part = int(counted.stdout or 0) % parts
+    except OSError:  # no git
+        part = 0
+    runs = [
+        item.get_closest_marker("law") is None or zlib.crc32(item.nodeid.encode()) % parts == part
+        for item in items
+    ]
+    config.hook.pytest_deselected(items=[i for i, run in zip(items, runs, strict=True) if not run])
+    items[:] = [item for item, run in zip(items, runs, strict=True) if run]
 
 
 def pytest_collection_finish(session):

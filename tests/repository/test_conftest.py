@@ -1,5 +1,7 @@
 """What `conftest.py` promises about every test, seen on tests made to break it."""
 
+import re
+import subprocess
 import sys
 
 import pytest
@@ -58,3 +60,29 @@ def test_errors_left_behind_and_warnings_fail_and_both_engines_run(tmp_path):
     assert "FAILED test_made_up.py::test_warns - UserWarning: beware" in output
     assert "PASSED test_made_up.py::test_kind[threaded]" in output
     assert "PASSED test_made_up.py::test_kind[naive]" in output
+
+
+LAW = """
+import pytest
+
+@pytest.mark.law
+@pytest.mark.parametrize("row", range(20))
+def test_row(row):
+    pass
+
+def test_alone():
+    pass
+"""
+
+
+def test_the_parts_of_a_law_that_commits_run_make_all_of_it(tmp_path):
+    git = ["git", "-c", "user.name=d", "-c", "user.email=d"]
+    parts = []
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "a commit"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+        output = run(tmp_path, LAW, "--sample", "2")
+        assert "PASSED test_made_up.py::test_alone" in output
+        parts.append(set(re.findall(r"PASSED \S+test_row\[(\d+)\]", output)))
+    assert parts[0] | parts[1] == {str(row) for row in range(20)}
+    assert not parts[0] & parts[1]
+    assert min(map(len, parts)) >= 5
