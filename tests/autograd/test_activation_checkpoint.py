@@ -29,6 +29,7 @@ def whole(net):
 # -- the same bits ---------------------------------------------------------------------------------
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("hybrid", [False, True], ids=["eager", "hybrid"])
 @pytest.mark.parametrize(("name", "kind"), NETS_ON_ENGINES)
 def test_nets_give_the_same_bits(name, hybrid, kind):

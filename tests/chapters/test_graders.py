@@ -61,6 +61,7 @@ def rows() -> list[Any]:
     return found
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("chapter", "check", "name", "needs", "program", "hint"), rows())
 def test_a_check_judges_an_answer(chapter, check, name, needs, program, hint):
     place = names_in(chapter, *needs)

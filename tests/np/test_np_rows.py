@@ -243,6 +243,7 @@ def test_queued_and_serial_execution_agree(row: Row):
                 onp.testing.assert_array_equal(ours[1], wanted[1])
 
 
+@pytest.mark.law
 @each(FINE[::5])
 def test_on_a_device(row: Row, gpu_kind):
     """Arrays that come of arrays on a device are there, too."""

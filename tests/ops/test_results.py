@@ -105,6 +105,7 @@ def test_small(case: Case):
             check(y, case.id)
 
 
+@pytest.mark.law
 @each(FEW)
 def test_queued_and_large(case: Case):
     """As many rows as make an array of the pool, by workers; where the op takes no such inputs,

@@ -12,6 +12,7 @@ from generators.run import names
 PROGRAMS = 20
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 @pytest.mark.parametrize("name", names())
 def test_a_drawn_program_gives_the_same_on_every_engine(name, seed):

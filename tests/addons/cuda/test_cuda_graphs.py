@@ -85,6 +85,7 @@ def same(a: tuple, b: tuple) -> None:
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_net_learns_by_replays_what_it_learns_without(n, seed):
@@ -187,6 +188,7 @@ NETS = {
 }
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", NETS)
 def test_nets_of_all_kinds_learn_alike(name, engine_kind):
     layers, shape = NETS[name]
@@ -267,6 +269,7 @@ def test_a_device_that_fails_in_a_replay_is_told_to_all(at):
             net(batch(1, gpu(0))).asnumpy()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("after", range(0, 27, 2))
 def test_a_call_that_fails_wherever_it_is_leaves_the_rest_as_it_was(after):
     """At the first run, while it is recorded or in a replay: one call of CUDA's says no."""

@@ -405,6 +405,7 @@ def test_columns_and_back(case, dtype):
         same(back.get(), added)
 
 
+@pytest.mark.law
 @needs_cpp
 @pytest.mark.parametrize("case", GEOMETRIES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -432,6 +433,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
         assert conv_algorithms.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
 
 
+@pytest.mark.law
 @needs_cpp
 @pytest.mark.parametrize("case", [c for c in GEOMETRIES if set(c[4]) == {1}], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -481,6 +483,7 @@ def moments(shape: tuple, axes: tuple, dtype: Any) -> reductions.Launches:
     return reductions.reduction("moments", inputs, shape, axes, outs, formula)
 
 
+@pytest.mark.law
 @needs_cpp
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("limits", [(32, 512), (2, 4)], ids=["usual", "small"])

@@ -108,6 +108,7 @@ def named(name: str) -> Any:
     return pytest.param(name, marks=() if isinstance(find(name), Composed) else pytest.mark.stress)
 
 
+@pytest.mark.law
 @needs_kernels
 @pytest.mark.parametrize("name", [named(op) for op in sorted({case.op for case in ROWS})])
 def test_recorded_launches_give_what_numpy_gives(name):

@@ -27,6 +27,7 @@ def a_gpu(seed: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 def test_a_gpu_says_what_the_cpu_says(row: Row):
     want = examine_here(row)

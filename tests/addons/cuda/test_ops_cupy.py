@@ -160,6 +160,7 @@ def watched(case: Case) -> Iterator[None]:
         yield
 
 
+@pytest.mark.law
 @each(OP_ROWS)
 def test_op_equals_numpys(case: Case):
     """Values, and what is changed in place; nothing waits for the device."""
@@ -175,6 +176,7 @@ def test_op_equals_numpys(case: Case):
 OUT_ROWS = [c for c in OP_ROWS if find(c.op).takes_out]
 
 
+@pytest.mark.law
 @each(OUT_ROWS)
 def test_op_writes_where_it_is_told(case: Case):
     op, arrays, attrs = bound(np, case)
@@ -186,6 +188,7 @@ def test_op_writes_where_it_is_told(case: Case):
     check(case, places, want)
 
 
+@pytest.mark.law
 @each(GRADIENT_ROWS)
 def test_gradient_rule_equals_numpys(case: Case):
     def gradients(xp: Any) -> list:

@@ -96,6 +96,7 @@ def for_whole_numbers(case: Any) -> bool:
     return any(i.dtype.kind in "iu" for i in case.inputs[:1])
 
 
+@pytest.mark.law
 @each(CASES)
 def test_op_equals_onnxruntime(case: Any):
     symbol, values = symbol_of(case)
