@@ -40,6 +40,7 @@ def agree(predicted, measured):
     assert predicted == measured, "\n" + predicted.compare(measured)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(
     ("net", "optimizer", "mixed", "hybrid"),
     [

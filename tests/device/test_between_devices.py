@@ -62,6 +62,7 @@ def computed(function, arrays, ctx: Context, hybrid: bool = False) -> np.ndarray
     return net(*[nd.array(a, ctx=ctx, dtype=a.dtype) for a in arrays]).asnumpy()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("hybrid", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("name", ALIKE)

@@ -60,6 +60,7 @@ def devices(k: int) -> list:
     return [gpu(i) for i in range(k)]
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("gpu_kind", "k"), kinds_and_counts([1, 2, 3, 8]))
 @pytest.mark.parametrize("on_kvstore", [True, False])
 @pytest.mark.parametrize("hybridize", [False, True])

@@ -61,6 +61,7 @@ def one() -> list:
     return train([cpu()], rows=BATCH + 1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize(("gpu_kind", "k"), kinds_and_counts(range(1, 9)))
 @pytest.mark.parametrize(("kind", "on_kvstore"), [("device", True), ("local", False)])
 def test_k_devices_equal_one_and_runs_equal_to_the_bit(gpu_kind, k, kind, on_kvstore, one):
@@ -107,6 +108,7 @@ def update_everywhere(ctxs, name, steps):
     return begin, found
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("kind", WITH_CPU)
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name not in BY_NORMS])
