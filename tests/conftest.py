@@ -10,7 +10,7 @@ Warnings are errors and every test has 120 seconds (`pyproject.toml`).
 - `HYPOTHESIS_PROFILE=thorough` draws twenty times as many examples, other ones in each run.
 - `D2LMINI_CHECK_MEMORY=1` runs the tests under the memory checker (`tools/check_memory.py`).
 - `D2LMINI_TEST_ROW=TEXT` runs only the rows of tables whose name contains it (`tools/rows.py`).
-- `--sample N` runs one in N of the tests marked `law`, as `make unit` does: each commit has the next
+- `--sample N` runs one in N of the tests marked `law`, as `make unit` does: each commit has its
   part of them, so that N commits have all.
 """
 
