@@ -10,8 +10,7 @@ import argparse
 from typing import Any
 
 from d2lmini import addons
-from d2lmini.cli.errors import CommandError
-from d2lmini.cli.files import check_program
+from d2lmini.cli.files import CommandError, check_program
 
 
 def add_to(commands: Any) -> None:
