@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from d2lmini import MXNetError, cpu, d2l, engine, gluon, init, nd, random
-from d2lmini.compat.books.loops import train_batch
+from d2lmini.compat.books.shared import train_batch
 
 NAMES = """
     load_data_fashion_mnist try_gpu set_figsize train_ch5 show_trace_2d train_ch7 train_2d Benchmark
