@@ -37,7 +37,7 @@ HOOKS = {
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx:export_onnx",
-    "Symbol.bind": "d2lmini.compat.bind",
+    "Symbol.bind": "d2lmini.compat.executor",
     "run": "d2lmini.compat.mxnet_alias.runner:run",
     "examine": "d2lmini.compat.mxnet_alias.examine:examine",
 }

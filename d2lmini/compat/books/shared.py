@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -251,14 +252,16 @@ def as_numpy(x: Any) -> Any:
     return x.asnumpy() if hasattr(x, "asnumpy") else x
 
 
+def _in_notebook() -> bool:
+    ipython: Any = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
 def use_svg_display() -> None:
     """Show figures as SVG in a notebook; elsewhere nothing changes."""
-    try:
-        from IPython import get_ipython
+    if _in_notebook():
         from matplotlib_inline.backend_inline import set_matplotlib_formats
-    except ImportError:
-        return
-    if get_ipython() is not None:
+
         set_matplotlib_formats("svg")
 
 
@@ -268,16 +271,20 @@ def set_figsize(figsize: tuple[float, float] = (3.5, 2.5)) -> None:
     pyplot().rcParams["figure.figsize"] = figsize
 
 
+def _begin(x_label: str, y_label: str, figsize: tuple[float, float] = (3.5, 2.5)) -> Any:
+    """Pyplot, with the size and the labels of a diagram."""
+    set_figsize(figsize)
+    pyplot().gca().set(xlabel=x_label, ylabel=y_label)
+    return pyplot()
+
+
 def semilogy(
     x_vals: Sequence[float], y_vals: Sequence[float], x_label: str, y_label: str,
     x2_vals: Sequence[float] | None = None, y2_vals: Sequence[float] | None = None,
     legend: Sequence[str] | None = None, figsize: tuple[float, float] = (3.5, 2.5),
 ) -> None:  # fmt: skip
     """One or two curves over a logarithmic y axis; the second is dotted."""
-    set_figsize(figsize)
-    plt = pyplot()
-    plt.xlabel(x_label)
-    plt.ylabel(y_label)
+    plt = _begin(x_label, y_label, figsize)
     plt.semilogy(x_vals, y_vals)
     if x2_vals is not None and y2_vals is not None:
         plt.semilogy(x2_vals, y2_vals, linestyle=":")
@@ -287,21 +294,15 @@ def semilogy(
 
 def plot_losses(losses: Sequence[float], num_epochs: float) -> None:
     """Losses taken at equal distances over the epochs."""
-    set_figsize()
-    pyplot().plot(np.linspace(0, num_epochs, len(losses)), losses)
-    pyplot().xlabel("epoch")
-    pyplot().ylabel("loss")
+    _begin("epoch", "loss").plot(np.linspace(0, num_epochs, len(losses)), losses)
 
 
 def show_trace_2d(f: Callable[..., Any], results: Iterable[tuple[Any, Any]]) -> None:
     """The path of an optimizer over the contours of f(x1, x2), as `train_2d` returns it."""
-    set_figsize()
-    plt = pyplot()
+    plt = _begin("x1", "x2")
     plt.plot(*zip(*[(float(x1), float(x2)) for x1, x2 in results]), "-o", color="#ff7f0e")
     x1, x2 = np.meshgrid(np.arange(-5.5, 1.0, 0.1), np.arange(-3.0, 1.0, 0.1))
     plt.contour(x1, x2, as_numpy(f(x1, x2)), colors="#1f77b4")
-    plt.xlabel("x1")
-    plt.ylabel("x2")
 
 
 def show_images(
@@ -385,14 +386,6 @@ def _curves(values: Any) -> list[Any]:
     values = [as_numpy(value) for value in values]
     alone = not values or getattr(values[0], "ndim", 1) == 0 or not hasattr(values[0], "__len__")
     return [values] if alone else [list(map(as_numpy, curve)) for curve in values]
-
-
-def _in_notebook() -> bool:
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return False
-    return getattr(get_ipython(), "kernel", None) is not None
 
 
 def redraw(board: Any, curves: Iterable[Any], legend: Any, grid: bool) -> None:

@@ -359,6 +359,11 @@ def uninstall() -> None:
 # -- arrays --------------------------------------------------------------------------------------
 
 
+def _convert_by(kind: type) -> Any:
+    """A method that converts the array's one element."""
+    return lambda array: kind(array._number())
+
+
 class OneElementArray(np.ndarray):
     """What `asnumpy` gives under the alias: an array that is a number, too, if it has one element.
 
@@ -375,17 +380,9 @@ class OneElementArray(np.ndarray):
     no `round` and `format` for arrays; this class has both.
     """
 
-    def __float__(self) -> float:
-        return float(self._number())
-
-    def __int__(self) -> int:
-        return int(self._number())
-
-    def __complex__(self) -> complex:
-        return complex(self._number())
-
-    def __trunc__(self) -> int:
-        return int(self._number())
+    __float__ = _convert_by(float)
+    __int__ = __trunc__ = _convert_by(int)
+    __complex__ = _convert_by(complex)
 
     def __round__(self, ndigits: int | None = None) -> Any:
         return round(self._number(), ndigits)
@@ -408,6 +405,3 @@ class OneElementArray(np.ndarray):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.view(np.ndarray).__reduce_ex__(protocol)
-
-    def __reduce__(self) -> Any:
-        return self.view(np.ndarray).__reduce__()

@@ -142,18 +142,15 @@ class Module(nn.Block, HyperParameters):
         label = ("train_" if train else "val_") + key
         self.board.draw(x, float(value), label, every_n=max(1, int(n)))
 
-    def _plot_loss(self, l: Any, train: bool) -> None:
-        self.plot("loss", l, train)
-
     def training_step(self, batch: Sequence[Any]) -> Any:
         """The loss of a batch (inputs, then the labels); draws it."""
         l = self.loss(self(*batch[:-1]), batch[-1])
-        self._plot_loss(l, train=True)
+        self.plot("loss", l, train=True)
         return l
 
     def validation_step(self, batch: Sequence[Any]) -> None:
         """Draw the loss of a batch."""
-        self._plot_loss(self.loss(self(*batch[:-1]), batch[-1]), train=False)
+        self.plot("loss", self.loss(self(*batch[:-1]), batch[-1]), train=False)
 
     def configure_optimizers(self) -> Any:
         """The optimizer: SGD with rate `lr`, of the Parameters or of the arrays of the model."""
