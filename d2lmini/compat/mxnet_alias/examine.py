@@ -331,8 +331,8 @@ def ask(path: str) -> str | None:
         try:
             place = getattr(place, part)
         except AttributeError:
-            here = f"MXNet {VERSION} has no such name either"
-            return here if top == "mxnet" else "d2lmini has no such name"
+            unknown = f"MXNet {VERSION} has no such name either"
+            return unknown if top == "mxnet" else "d2lmini has no such name"
         except ImportError:  # it is here, and needs a package that is not installed
             return None
         if isinstance(place, Missing):

@@ -64,9 +64,9 @@ class Benchmark(benchmark.Benchmark):
         super().__init__(description, **options)
         self.description = self.prefix
 
-    def _print(self, note: str = "") -> None:
+    def _print(self) -> None:
         if not self.quiet:
-            print(f"{self.description}: {self.elapsed:.4f} sec{note}")
+            print(f"{self.description}: {self.elapsed:.4f} sec")
 
 
 class Accumulator:
