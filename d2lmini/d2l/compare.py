@@ -164,8 +164,10 @@ def _check(candidates: Mapping[str, Function], rounds: int) -> None:
         raise ValueError(f"compare: need two or more candidates, got {list(candidates)}")
     for name, function in candidates.items():
         if not callable(function):
-            kind = type(function).__name__
-            raise TypeError(f"compare: {name} must be a function, got {kind}; write f, not f()")
+            raise TypeError(
+                f"compare: {name} must be a function, got {type(function).__name__}; "
+                "write f, not f()"
+            )
     if rounds < 1:
         raise ValueError(f"compare: need rounds >= 1, got {rounds}")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import multiprocessing.pool  # noqa: F401  (what is followed depends on it)
 import os
 import pkgutil
 import sys
