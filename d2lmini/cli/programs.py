@@ -21,12 +21,6 @@ def add_to(commands: Any) -> None:
         description="Run a program with `import mxnet` (and d2lzh, the book's package) meaning "
         "d2lmini. Options come before FILE.",
     )
-    parser.add_argument(
-        "--keep-going",
-        "--allow-errors",
-        action="store_true",
-        help="run all cells of a notebook, also after one that fails",
-    )
     parser.add_argument("file", metavar="FILE", help="a .py or .ipynb file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(do=run)
@@ -48,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if options.file.endswith(".ipynb") and options.args:
         raise CommandError("a notebook gets no arguments; options come before FILE")
     try:
-        return addons.find("run")(options.file, options.args, options.keep_going)
+        return addons.find("run")(options.file, options.args)
     except (ValueError, OSError) as problem:
         raise CommandError(problem) from None
 

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.compat.left_out import find_stand_in
+from d2lmini.base import missing_attribute
+from d2lmini.compat.left_out import stand_in
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
@@ -225,4 +226,7 @@ def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDA
 
 
 def __getattr__(name: str) -> Any:
-    return find_stand_in("io", name, __all__)
+    found = None if name.startswith("__") else stand_in(f"io.{name}")
+    if found is None:
+        raise missing_attribute("io", name, __all__)
+    return found

@@ -51,45 +51,35 @@ class Cell(NamedTuple):
     source: str
 
 
-def run(
-    path: str | os.PathLike[str], arguments: Sequence[str] = (), keep_going: bool = False
-) -> int:
+def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int:
     """Run a .py or .ipynb file as the program; returns its exit status.
 
-    Errors of the program are printed as Python prints them and give 1; SystemExit passes through.
-    A notebook ends at the first cell that fails, or runs all cells (`keep_going`).
-    FileNotFoundError when there is no such file, ValueError for a notebook that cannot be read.
+    Errors of the program are printed as Python prints them and give 1; SystemExit passes through. A
+    notebook ends at the first cell that fails. FileNotFoundError when there is no such file,
+    ValueError for a notebook that cannot be read.
     """
     path = os.fspath(path)
     notebook = path.endswith(".ipynb")
     cells = read_cells(path) if notebook else [Cell("", "")]
     source = b"" if notebook else Path(path).read_bytes()
     install_as_mxnet()
-    failures: list[tuple[str, BaseException]] = []
     with _as_main(path, arguments, notebook) as module:
-        for cell in cells:
+        for number, cell in enumerate(cells, start=1):
             file = f"{path}, {cell.name}" if notebook else path
             try:
                 if notebook:
                     _run_cell(cell, file, module)
                 else:
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+            except SystemExit:
+                raise
             except BaseException as error:
-                if isinstance(error, SystemExit):
-                    if failures and not error.code:  # the program ends here, and has failed
-                        break
-                    raise
-                failures.append((_place(error, file, cell.name), error))
                 _show(error)
-                if isinstance(error, KeyboardInterrupt):
-                    return 130
-                if not keep_going:
-                    break
-    if notebook and failures:
-        sys.stdout.flush()
-        for line in _summary(failures, cells, keep_going):
-            print(line, file=sys.stderr)
-    return int(bool(failures))
+                if number < len(cells):
+                    place, left = _place(error, file, cell.name), len(cells) - number
+                    print(f"{place} failed; {left} more code cells were not run", file=sys.stderr)
+                return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
 
 
 @contextmanager
@@ -142,25 +132,6 @@ def _place(error: BaseException, file: str, cell: str) -> str:
     if isinstance(error, SyntaxError) and error.filename == file:
         lines = [error.lineno or 1]
     return f"{cell}, line {lines[-1]}" if lines else cell
-
-
-def _summary(
-    failures: Sequence[tuple[str, BaseException]], cells: Sequence[Cell], keep_going: bool
-) -> list[str]:
-    """Which cells failed, or how many did not run after the first that did."""
-    if keep_going:
-        lines = [f"  {place}: {_one_line(error)}" for place, error in failures]
-        return [f"{len(failures)} of {len(cells)} code cells failed:", *lines]
-    [(place, _)] = failures
-    ran = [cell.name for cell in cells].index(place.partition(",")[0]) + 1
-    words = f"{len(cells) - ran} of {len(cells)} code cells were not run"
-    return [f"{place} failed; {words} (run --keep-going runs all)"] if ran < len(cells) else []
-
-
-def _one_line(error: BaseException) -> str:
-    """The error without the notes below it."""
-    words = error.msg if isinstance(error, SyntaxError) else str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {words}".removesuffix(": ")
 
 
 # -- notebooks -------------------------------------------------------------------------------------
