@@ -8,7 +8,7 @@ tests      the library alone, on each Python with the oldest and the newest NumP
            tour, and the tests that a Python or a NumPy is most likely to break (QUICK, or those
            that are named: -- tour autograd); --full: all tests, with all that they need
 lab        widgets and one chapter with the oldest and the newest JupyterLab that are allowed
-extra      the wheel with one extra at a time, and with none: `d2lmini test`, and all examples
+extra      the wheel with one extra at a time, and with none: `d2lmini info`, and all examples
 cuda_stub  CuPy itself on stand-ins for CUDA's libraries (`make test-cuda-stub`)
 wheel      sdist and wheel are built, the wheel is installed in an empty environment far from the
            tree; there a user's program runs, and all chapters; --quick: one of them
@@ -83,7 +83,6 @@ def tests(session: nox.Session, numpy: str) -> None:
         _pytest(session, "tests")
         return
     _pytest(session, *[str(path) for name in session.posargs or QUICK for path in _find(name)])
-    _python(session, "-m", "d2lmini", "test")
     _python(session, EXAMPLES)
 
 
@@ -112,7 +111,6 @@ def extra(session: nox.Session, extra: str) -> None:
     else:
         session.install("." if extra == "none" else f".[{extra}]")
     _python(session, "-m", "d2lmini", "info")
-    _python(session, "-m", "d2lmini", "test")
     _python(session, EXAMPLES)
 
 
@@ -137,7 +135,6 @@ def wheel(session: nox.Session) -> None:
         session.install("--force-reinstall", "--no-deps", str(built))
         session.install(f"d2lmini[lab] @ {built.as_uri()}")
     with tempfile.TemporaryDirectory() as elsewhere, session.chdir(elsewhere):
-        session.run("d2lmini", "test")
         session.run("python", EXAMPLES)
         session.run("python", str(ROOT / "tests/tools/users_program.py"))
         session.run("d2lmini", "lab", "--copy", "mine")

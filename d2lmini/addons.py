@@ -37,7 +37,7 @@ HOOKS = {
     "kvstore.dist": "d2lmini.distributed:create",
     "launch": "d2lmini.distributed.launch:launch",
     "export_onnx": "d2lmini.onnx:export_onnx",
-    "Symbol.bind": "d2lmini.compat.bind",
+    "Symbol.bind": "d2lmini.compat.executor",
     "run": "d2lmini.compat.mxnet_alias.runner:run",
     "examine": "d2lmini.compat.mxnet_alias.examine:examine",
 }
@@ -45,16 +45,14 @@ HOOKS = {
 #: Public names: the module that shows them, and the module of an add-on that provides them.
 NAMES = {
     ("d2lmini", "d2lmini.compat.mxnet_alias"): "install_as_mxnet",
-    ("d2lmini.d2l", "d2lmini.compat.books.characters"): """
-        RNNModel data_iter_consecutive data_iter_random predict_rnn predict_rnn_gluon to_onehot
-        train_and_predict_rnn train_and_predict_rnn_gluon""",
-    ("d2lmini.d2l", "d2lmini.compat.books.figures"): """
-        bbox_to_rect semilogy set_figsize show_bboxes show_images show_trace_2d use_svg_display""",
     ("d2lmini.d2l", "d2lmini.compat.books.first"): """
-        data_iter get_data_ch7 get_fashion_mnist_labels load_data_fashion_mnist load_data_jay_lyrics
-        show_fashion_mnist train train_2d train_ch3 train_ch5 train_ch7 train_gluon_ch7""",
-    ("d2lmini.d2l", "d2lmini.compat.books.loops"): "evaluate_accuracy_gpus grad_clipping sgd",
-    ("d2lmini.d2l", "d2lmini.compat.books.models"): "Residual corr2d linreg resnet18 squared_loss",
+        RNNModel data_iter data_iter_consecutive data_iter_random get_data_ch7
+        get_fashion_mnist_labels load_data_fashion_mnist load_data_jay_lyrics predict_rnn
+        predict_rnn_gluon show_fashion_mnist to_onehot train train_2d train_and_predict_rnn
+        train_and_predict_rnn_gluon train_ch3 train_ch5 train_ch7 train_gluon_ch7""",
+    ("d2lmini.d2l", "d2lmini.compat.books.shared"): """
+        Residual bbox_to_rect corr2d evaluate_accuracy_gpus grad_clipping linreg resnet18 semilogy
+        set_figsize sgd show_bboxes show_images show_trace_2d squared_loss use_svg_display""",
     ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
     ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore thin_link",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 HEAD = """\
 import array, asyncio, bisect, copy, csv, functools, heapq, io, itertools, json, logging, math
-import multiprocessing.pool, operator, os, pprint, string, struct, textwrap
+import operator, os, pprint, string, struct, textwrap
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import vendor
@@ -191,7 +191,6 @@ HIDDEN = {
     "in a thread without a line of the program": [
         "list(ThreadPoolExecutor(1).map(float, [x.mean(), y.mean()]))",
         "ThreadPoolExecutor(1).submit(str, x).result()",
-        "multiprocessing.pool.ThreadPool(1).map(bool, [x.mean()])",
         "asyncio.run(asyncio.to_thread(float, x.mean()))",
     ],
 }

@@ -134,21 +134,17 @@ def called_function(above: int = 0) -> CodeType | None:
     none, as in this package's own threads. `above` as for `find`."""
     frame: FrameType | None = sys._getframe(1 + above)
     last: CodeType | None = None
-    by_program: CodeType | None = None
     while frame is not None:
         code = frame.f_code
         whose = _whose.get(code.co_filename) or _look(frame)
-        if whose == _USERS:
+        if whose >= _PROGRAM:
             return last
-        if whose == _PROGRAM:
-            by_program = by_program or last
-        elif whose == _OURS and code.co_filename not in _NO_CALLEES:
+        if whose == _OURS and code.co_filename not in _NO_CALLEES:
             last = code
         frame = frame.f_back
-    if by_program is None and last is not None:
-        name = last.co_name
-        return None if name.startswith("_") and not name.startswith("__") else last
-    return by_program
+    # In a thread that runs no line of the program.
+    is_private = last is None or re.match(r"_(?!_)", last.co_name)
+    return None if is_private else last
 
 
 def name_of(function: CodeType | None) -> str:

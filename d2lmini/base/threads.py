@@ -30,7 +30,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -69,13 +69,6 @@ def follow(report: Callable[..., None] | None) -> None:
         (ThreadPoolExecutor, "submit", _submit),
         (Future, "result", _result),
     ]
-    pools = sys.modules.get("multiprocessing.pool")
-    if pools is not None:
-        methods += [
-            (pools.ThreadPool, "apply_async", _apply),
-            (pools.ThreadPool, "_map_async", _apply),
-            (pools.AsyncResult, "get", _result),
-        ]
     for owner, name, function in methods:
         original = getattr(owner, name)
         _replaced.append((owner, name, vars(owner).get(name)))
@@ -146,13 +139,6 @@ def _submit(original: Any, self: Any, fn: Callable[..., Any], /, *args: Any, **k
     future = original(self, _run, [_tell()], end, callsite.find(), work, *(() if kwargs else args))
     _ends[future] = end
     return future
-
-
-def _apply(original: Any, self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-    end: list[int] = []
-    result = original(self, partial(_run, [_tell()], end, callsite.find(), func), *args, **kwargs)
-    _ends[result] = end
-    return result
 
 
 def _result(original: Any, self: Any, timeout: float | None = None) -> Any:

@@ -29,19 +29,7 @@ __all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_sh
            "use_np_shape"]  # fmt: skip
 
 
-def get_gpu_count() -> int:
-    """The number of GPUs: `num_gpus`."""
-    return num_gpus()
-
-
-def get_gpu_memory(gpu_dev_id: int = 0) -> tuple[int, int]:
-    """(free, total) bytes of a GPU: `context.gpu_memory_info`."""
-    return gpu_memory_info(gpu_dev_id)
-
-
-def getenv(name: str) -> str | None:
-    """The value of an environment variable, None if it is not set."""
-    return os.environ.get(name)
+get_gpu_count, get_gpu_memory, getenv = num_gpus, gpu_memory_info, os.environ.get
 
 
 def setenv(name: str, value: str | None) -> None:

@@ -2,7 +2,6 @@
 
 $ d2lmini lab                         # the chapters in JupyterLab, in a folder of your own
 $ d2lmini assign auto-parallelism     # a chapter's exercises for a class
-$ d2lmini test                        # does the library, as installed here, work on this machine?
 $ d2lmini run train.py --epochs 3     # an old MXNet program or notebook; its arguments follow
 $ d2lmini launch -n 4 train.py        # four processes that train together
 $ d2lmini info --json                 # versions, BLAS, cores, memory, GPUs, limits
@@ -20,16 +19,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import d2lmini
-from d2lmini.cli import assign, info, lab, programs, selftest
-from d2lmini.cli.errors import CommandError
+from d2lmini.cli import assign, info, lab, programs
+from d2lmini.cli.files import CommandError
 
 #: The modules of the commands, in the order of `--help`.
-COMMANDS = (lab, selftest, programs, info, assign)
+COMMANDS = (lab, programs, info, assign)
 
 #: The meaning of each exit status.
 STATUS = """exit status:
   0    all went well
-  1    a check failed (test), or the program did (run, launch: its own status, if it has one)
+  1    the program failed (run, launch: its own status, if it has one), or lacks a name (info --for)
   2    it could not begin: the message says why, and what to do
   130  Ctrl-C
 """

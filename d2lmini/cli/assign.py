@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from d2lmini.cli import files
-from d2lmini.cli.errors import CommandError
+from d2lmini.cli.files import CommandError
 from d2lmini.device.files import write
 
 #: How many more times a check runs when a teacher grades.

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import d2lmini
-from d2lmini.cli.errors import CommandError
 from d2lmini.device.files import write
 
 PACKAGE = Path(d2lmini.__file__).parent
@@ -39,6 +38,10 @@ EXPLANATION = re.compile(
         | (?: (?! \n\n ) . )* )""",
     re.M | re.S | re.X,
 )
+
+
+class CommandError(Exception):
+    """A command cannot begin: the message says what is missing or wrong, and what to do."""
 
 
 def tree() -> Path | None:

@@ -1,5 +1,9 @@
 """`d2lmini info`: the facts for a problem report on this machine; `--json` for programs.
-`info --for FILE` is in `names.py`.
+`info --for FILE`: the names of MXNet that a program uses and that are missing here, or work
+differently (`compat/mxnet_alias/examine.py` finds them):
+
+    old.ipynb: 1 of 27 names of MXNet are missing
+      mxnet.image.imread (cell 3, line 2; cell 5, line 1): left out: MXNet's image operations
 
 >>> from d2lmini.cli.info import facts
 >>> print(*facts(), sep=", ")
@@ -16,11 +20,14 @@ import importlib.metadata
 import json
 import os
 import platform
+import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import d2lmini
-from d2lmini.cli import names
+from d2lmini import addons
+from d2lmini.cli.files import CommandError, check_program
 
 #: Packages that d2lmini and its extras use.
 PACKAGES = """
@@ -55,7 +62,7 @@ def add_to(commands: Any) -> None:
 def show(options: argparse.Namespace) -> int:
     """Print the facts, or what a program lacks; returns the exit status."""
     if options.programs:
-        return names.show(options.programs, options.json)
+        return show_names(options.programs, options.json)
     found = facts()
     if options.json:
         print(json.dumps(found, indent=2))
@@ -161,3 +168,39 @@ def _cgroup(file: str) -> str:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdigit() else None
+
+
+# -- the names that programs use -------------------------------------------------------------------
+
+
+def show_names(paths: list[str], as_json: bool) -> int:
+    """Read programs, and print what they lack; 1 if a name is missing, else 0."""
+    for path in paths:
+        check_program(path)
+    try:
+        found = {path: addons.find("examine")(path) for path in paths}
+    except ValueError as problem:
+        raise CommandError(problem) from None
+    if as_json:
+        print(json.dumps([{"file": path, **asdict(x)} for path, x in found.items()], indent=2))
+    else:
+        print("\n".join(describe_program(path, program) for path, program in found.items()))
+    return int(any(program.missing for program in found.values()))
+
+
+def describe_program(path: str, program: Any) -> str:
+    """All about one program: a headline, and a paragraph for each name."""
+    said = [f"{name.name} ({_list(name.places)}): {name.reason}" for name in program.missing]
+    said += [
+        f"{name.name} ({_list(name.places)}) differs: {name.reason}" for name in program.differs
+    ]
+    if program.not_python:
+        said.append(f"not Python 3: {_list(program.not_python)}")
+    headline = f"{path}: {len(program.missing)} of {program.names} names of MXNet are missing"
+    texts = [textwrap.fill(x, 100, initial_indent="  ", subsequent_indent="    ") for x in said]
+    return "\n".join([headline, *texts])
+
+
+def _list(places: list[str]) -> str:
+    """The places, each once."""
+    return "; ".join(dict.fromkeys(places))

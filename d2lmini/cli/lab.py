@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from d2lmini.cli import files
-from d2lmini.cli.errors import CommandError
+from d2lmini.cli.files import CommandError
 
 FIRST = "00-start-here.ipynb"
 DEFAULT_FOLDER = "d2lmini-chapters"

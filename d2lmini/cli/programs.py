@@ -10,8 +10,7 @@ import argparse
 from typing import Any
 
 from d2lmini import addons
-from d2lmini.cli.errors import CommandError
-from d2lmini.cli.files import check_program
+from d2lmini.cli.files import CommandError, check_program
 
 
 def add_to(commands: Any) -> None:
@@ -21,12 +20,6 @@ def add_to(commands: Any) -> None:
         help="run a program or notebook written for MXNet 1.x",
         description="Run a program with `import mxnet` (and d2lzh, the book's package) meaning "
         "d2lmini. Options come before FILE.",
-    )
-    parser.add_argument(
-        "--keep-going",
-        "--allow-errors",
-        action="store_true",
-        help="run all cells of a notebook, also after one that fails",
     )
     parser.add_argument("file", metavar="FILE", help="a .py or .ipynb file")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the program's own arguments")
@@ -49,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if options.file.endswith(".ipynb") and options.args:
         raise CommandError("a notebook gets no arguments; options come before FILE")
     try:
-        return addons.find("run")(options.file, options.args, options.keep_going)
+        return addons.find("run")(options.file, options.args)
     except (ValueError, OSError) as problem:
         raise CommandError(problem) from None
 

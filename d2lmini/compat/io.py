@@ -18,14 +18,14 @@ file readers (CSVIter, ImageRecordIter, ...) are left out; use `gluon.data`.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.compat.left_out import find_stand_in
+from d2lmini.base import missing_attribute
+from d2lmini.compat.left_out import stand_in
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
@@ -45,19 +45,6 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
         self.dtype = dtype
         self.layout = layout
         return self
-
-    @staticmethod
-    def get_batch_axis(layout: str | None) -> int:
-        """The index of N in the layout (-1: none); 0 for None."""
-        return 0 if layout is None else layout.find("N")
-
-    @staticmethod
-    def get_list(
-        shapes: Sequence[tuple[str, Any]], types: Sequence[tuple[str, Any]] | None
-    ) -> list[DataDesc]:
-        """Descriptions from (name, shape) pairs and, if known, (name, dtype) pairs."""
-        known = dict(types or ())
-        return [DataDesc(name, shape, known.get(name, np.float32)) for name, shape in shapes]
 
     def __repr__(self) -> str:
         return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
@@ -134,7 +121,7 @@ class NDArrayIter(DataIter):
     `_0_data`, `_1_data`, ...; those of a dict are sorted by name.
     shuffle: a new order in each epoch (`numpy.random.seed` repeats it).
     last_batch_handle: a shorter last batch is filled up from the beginning ('pad'; `pad` of the
-    batch says by how many), dropped ('discard'), or begins the next epoch ('roll_over').
+    batch says by how many) or dropped ('discard'). (MXNet also lets it begin the next epoch.)
 
     ValueError for different lengths, an invalid batch_size or last_batch_handle; TypeError for
     other kinds of data.
@@ -148,10 +135,10 @@ class NDArrayIter(DataIter):
         super().__init__(batch_size)
         if batch_size < 1:
             raise ValueError(f"NDArrayIter: batch_size must be at least 1, got {batch_size}")
-        if last_batch_handle not in ("pad", "discard", "roll_over"):
+        if last_batch_handle not in ("pad", "discard"):
             raise ValueError(
-                "NDArrayIter: last_batch_handle must be 'pad', 'discard' or 'roll_over', got "
-                f"{last_batch_handle!r}"
+                "NDArrayIter: last_batch_handle must be 'pad' or 'discard' ('roll_over' is left "
+                f"out of d2lmini), got {last_batch_handle!r}"
             )
         self.data = _name_arrays(data, data_name, allow_empty=False)
         self.label = _name_arrays(label, label_name, allow_empty=True)
@@ -168,9 +155,7 @@ class NDArrayIter(DataIter):
         self.layout = layout
         self.idx = np.arange(self.num_data)
         self._order = self.idx.copy()  # the order of this epoch
-        self._left: np.ndarray = self.idx[:0]  # elements that the last epoch left for this one
-        self.cursor = -batch_size
-        self.hard_reset()
+        self.reset()
 
     @property
     def provide_data(self) -> list[DataDesc]:
@@ -188,31 +173,16 @@ class NDArrayIter(DataIter):
             for name, array in arrays
         ]
 
-    def hard_reset(self) -> None:
-        """Begin again, without the elements that the last epoch left."""
-        self._left = self._left[:0]
-        self.cursor = -self.batch_size
-        self._shuffle()
-
     def reset(self) -> None:
-        """Begin the next epoch; with 'roll_over', after the end, with the elements left over."""
-        n, size = self.num_data, self.batch_size
-        at_end = n - size < self.cursor < n
-        if self.last_batch_handle == "roll_over" and at_end:
-            rest = self._order[max(self.cursor, 0) :]
-            self._left = rest if self.cursor >= 0 else np.concatenate([self._left, rest])
-            self.cursor -= n + size
-        else:
-            self._left = self._left[:0]
-            self.cursor = -size
-        self._shuffle()
-
-    def _shuffle(self) -> None:
+        """Begin the next epoch."""
+        self.cursor = -self.batch_size
         # As in MXNet, shuffle the indices, and then the data in place by these: the same seed gives
         # the same epochs.
         if self.shuffle:
             np.random.shuffle(self.idx)
             self._order = self._order[self.idx]
+
+    hard_reset = reset
 
     def iter_next(self) -> bool:
         self.cursor += self.batch_size
@@ -227,19 +197,12 @@ class NDArrayIter(DataIter):
         return self._batch(self.label)
 
     def getpad(self) -> int:
-        """Elements of this batch from the beginning of the epoch ('pad'), or from the last epoch
-        ('roll_over', at its beginning)."""
-        end = self.cursor + self.batch_size
-        if self.last_batch_handle == "pad" and end > self.num_data:
-            return end - self.num_data
-        return -self.cursor if -self.batch_size < self.cursor < 0 else 0
+        """The number of this batch's elements that are from the beginning of the epoch."""
+        return max(self.cursor + self.batch_size - self.num_data, 0)
 
     def _batch(self, arrays: list[tuple[str, NDArray]]) -> list[NDArray]:
-        begin, end = self.cursor, self.cursor + self.batch_size
-        if begin < 0:
-            places = np.concatenate([self._left[len(self._left) + begin :], self._order[:end]])
-        else:
-            places = np.take(self._order, np.arange(begin, end), mode="wrap")
+        places = np.arange(self.cursor, self.cursor + self.batch_size)
+        places = np.take(self._order, places, mode="wrap")
         return [nd.take(array, from_array(places, array.context)) for _, array in arrays]
 
 
@@ -263,4 +226,7 @@ def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDA
 
 
 def __getattr__(name: str) -> Any:
-    return find_stand_in("io", name, __all__)
+    found = None if name.startswith("__") else stand_in(f"io.{name}")
+    if found is None:
+        raise missing_attribute("io", name, __all__)
+    return found

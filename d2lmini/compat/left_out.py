@@ -13,11 +13,9 @@ NotImplementedError and not an MXNetError, because programs catch MXNetError to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from d2lmini.base import missing_attribute
 from d2lmini.base.left_out import reason_of
 
 
@@ -60,11 +58,3 @@ def stand_in(path: str) -> Missing | None:
     """What stands for a name of MXNet with this path below `mxnet`; None if no row has the name."""
     reason = reason_of(path)
     return None if reason is None else Missing(f"mxnet.{path}", reason)
-
-
-def find_stand_in(where: str, name: str, names: Sequence[str] = ()) -> Missing:
-    """What stands for a name that a module does not have; AttributeError if no row has the name."""
-    found = None if name.startswith("__") else stand_in(f"{where}.{name}")
-    if found is None:
-        raise missing_attribute(where, name, names)
-    return found

@@ -41,7 +41,8 @@ def plot_network(
 
     The other arguments are graphviz's, and ignored. TypeError if `symbol` is not a Symbol.
     """
-    _check(symbol)
+    if not isinstance(symbol, Symbol):
+        raise TypeError(f"plot_network: expected a Symbol, got {type(symbol).__name__}")
     return Picture(symbol, **dict(shape or {}))
 
 
@@ -54,58 +55,45 @@ def print_summary(
     """Print a line for each node but the parameters: name and op, output shape without the batch,
     number of its parameters' elements (auxiliary states not counted), the nodes of its inputs.
 
-    shape: shapes of variables by name; without them only biases and parameters of known size are
-    counted, as in MXNet. positions: where columns end, as fractions of a line.
+    shape: shapes of variables by name; without them only parameters of known size are counted.
+    positions: where columns end, as fractions of a line.
     """
-    _check(symbol)
+    if not isinstance(symbol, Symbol):
+        raise TypeError(f"print_summary: expected a Symbol, got {type(symbol).__name__}")
     given = shape or {}
     known = {n: given[n.name] for n in variables_of(symbol._entries) if n.name in given}
     found = shapes_of(symbol._entries, known)
     ends = [int(line_length * p) for p in positions]
 
-    def size(node: Node, layer: Node) -> int:
+    def size(node: Node) -> tuple[int, ...] | None:
         sizes = found.get((node, 0))
-        if sizes is not None and is_known(sizes):
-            return prod(sizes)
-        units = layer.attrs.get("num_hidden") or layer.attrs.get("num_filter") or 0
-        return units if node.name.endswith("_bias") else 0
+        return sizes if sizes is not None and is_known(sizes) else None
 
     nodes = topological(symbol._entries)
     data = set(known) or {n for n in nodes if n.op is None} - fold_variables(nodes, set())
     parameters = {
         n for n in variables(symbol._entries)[0] if n not in data and not n.name.endswith("_label")
     }
-    rows: list[list[list[str]]] = []
-    total = 0
+    print("_" * line_length)
+    print(_line(["Layer (type)", "Output Shape", "Param #", "Previous Layer"], ends))
+    rule, total = "=" * line_length, 0
     for node in nodes:
         if node.op is None and node not in data:
             continue
         inputs = list(dict.fromkeys(entry[0] for entry in node.sources))
-        count = sum(size(n, node) for n in inputs if n in parameters)
+        count = sum(prod(size(n) or (0,)) for n in inputs if n in parameters)
         total += count
-        out = found.get((node, 0))
-        shown = "x".join(map(str, out[1:])) if out is not None and is_known(out) else ""
+        shown = "x".join(map(str, (size(node) or ())[1:]))
         kind = "null" if node.op is None else node.op.mxnet_name or node.op.name
         before = [n.name for n in inputs if n.op is not None or n in data]
-        lines = [[f"{node.name}({kind})", shown, str(count), *before[:1]]]
-        rows.append(lines + [["", "", "", name] for name in before[1:]])
-    print("_" * line_length)
-    print(_line(["Layer (type)", "Output Shape", "Param #", "Previous Layer"], ends))
+        print(rule)
+        print(_line([f"{node.name}({kind})", shown, str(count), *before[:1]], ends))
+        for name in before[1:]:
+            print(_line(["", "", "", name], ends))
+        rule = "_" * line_length
     print("=" * line_length)
-    for i, lines in enumerate(rows):
-        for line in lines:
-            print(_line(line, ends))
-        print(("_" if i + 1 < len(rows) else "=") * line_length)
     print(f"Total params: {total}")
     print("_" * line_length)
-
-
-def _check(symbol: Any) -> None:
-    if not isinstance(symbol, Symbol):
-        raise TypeError(
-            f"expected a Symbol, got {type(symbol).__name__}; net(sym.var('data')) is that of a "
-            "hybrid net"
-        )
 
 
 def _line(fields: Sequence[str], ends: Sequence[int]) -> str:

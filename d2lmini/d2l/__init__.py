@@ -13,7 +13,7 @@
     machine     what this machine can do, measured once: the basis of predictions
 
 Reading order: `benchmark.py` (one clock), `compare.py` (fair rounds), `verdict.py` (what may be
-concluded from the rounds), `observed.py` and `explain.py` (the reasons).
+concluded from the rounds), `explain.py` (the reasons).
 
 Data, devices and accuracy: `load_data_digits`, `try_gpu`, `try_all_gpus`, `split_batch`,
 `evaluate_accuracy`. The other helpers of the book's own package (train_ch3, resnet18, ...) are in
@@ -26,7 +26,7 @@ Most files are imported at first use, and matplotlib at the first drawing.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from d2lmini import addons
 from d2lmini.d2l.benchmark import Benchmark, get_mem
@@ -34,22 +34,6 @@ from d2lmini.d2l.compare import compare
 from d2lmini.d2l.verdict import Ratio, Verdict
 from d2lmini.draw.picture import Picture
 from d2lmini.draw.timeline import timeline
-
-if TYPE_CHECKING:
-    from matplotlib import pyplot as plt
-
-    from d2lmini.d2l.experiment import Experiment
-    from d2lmini.d2l.hardware import Machine, machine
-    from d2lmini.d2l.helpers import (
-        evaluate_accuracy,
-        load_data_digits,
-        split_batch,
-        try_all_gpus,
-        try_gpu,
-    )
-    from d2lmini.d2l.links import Traffic, traffic
-    from d2lmini.d2l.prediction import Prediction, predict
-    from d2lmini.d2l.training_memory import measure_memory, predict_memory
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
@@ -61,12 +45,6 @@ _FILES = {
     "training_memory": "measure_memory predict_memory",
 }
 _LAZY = {name: f"d2lmini.d2l.{file}" for file, names in _FILES.items() for name in names.split()}
-
-# The book's helpers for chapters that need images, word vectors, or data of many megabytes.
-_LEFT_OUT = """
-    VOCSegDataset VOC_CLASSES VOC_COLORMAP count_tokens download_imdb download_voc_pascal
-    get_tokenized_imdb get_vocab_imdb load_data_pikachu mkdir_if_not_exist predict_sentiment
-    preprocess_imdb read_imdb read_voc_images voc_label_indices voc_rand_crop""".split()
 
 __all__ = [
     "Benchmark", "Picture", "Ratio", "Verdict", "compare", "get_mem", "plt", "timeline",
@@ -81,12 +59,11 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module("matplotlib.pyplot")
     elif name in addons.names_of(__name__):
         value = addons.attribute_of(__name__, name)
-    elif name in _LEFT_OUT:
-        raise AttributeError(
-            f"d2l.{name} is left out of d2lmini, as are the book's chapters on images and text"
-        )
     else:
-        raise AttributeError(f"d2l has no {name!r}; it has {', '.join(sorted(__all__))}")
+        raise AttributeError(
+            f"d2l has no {name!r}, and helpers of the book's chapters on images and text are left "
+            f"out; it has {', '.join(sorted(__all__))}"
+        )
     globals()[name] = value
     return value
 

@@ -33,12 +33,11 @@ Common measurement errors, and how each is avoided:
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from d2lmini import engine
-from d2lmini.base import callsite
 from d2lmini.d2l import load
-from d2lmini.d2l.observed import Observed, summarize
+from d2lmini.d2l.explain import Observed, summarize
 from d2lmini.d2l.verdict import MIN_ROUNDS, Verdict
 from d2lmini.device import blas
 from d2lmini.profiler import profile
@@ -58,7 +57,6 @@ def compare(
     candidates: Mapping[str, Function] | Function,
     *others: Function,
     rounds: int = 10,
-    warmup: int = 1,
     min_time: float = 0.01,
     margin: float = 0.05,
     explain: bool = True,
@@ -70,7 +68,6 @@ def compare(
     `compare(f, g)`, which then have their own names. rounds: how often each is timed; fewer than
     five allow no verdict, ten tolerate one disturbed round. While they leave open whether there is
     a difference, twice and then four times as many, if that takes less than five seconds in all.
-    warmup: untimed calls of each before.
     min_time: seconds a round lasts at least; shorter functions are called several times in a row,
     without a wait between the calls, and the time of one call is the total over their number.
     margin: a difference smaller than this fraction counts as none. explain: run each once more
@@ -81,18 +78,15 @@ def compare(
 
     ValueError for fewer than two candidates, at once. An error in a candidate, also a delayed one
     from the engine, ends the comparison: failed work is not timed.
-    Warns if work is in flight when the clock stops, because another thread pushes meanwhile.
     Cost: about len(candidates) * (rounds + 3) * max(min_time, one call), and the further rounds.
     """
     if not isinstance(candidates, Mapping):
         candidates = _by_name([candidates, *others])
     elif others:
         raise ValueError("compare: give a dictionary or functions, not both")
-    _check(candidates, rounds, warmup)
-
-    for function in candidates.values():
-        for _ in range(warmup):
-            function()
+    _check(candidates, rounds)
+    for function in candidates.values():  # a warm-up
+        function()
     repeats = {name: _repeats(function, min_time) for name, function in candidates.items()}
 
     laps: dict[str, list[Lap]] = {name: [] for name in candidates}
@@ -104,47 +98,42 @@ def compare(
                 laps[name].append(_measure(candidates[name], repeats[name]))
             names.append(names.pop(0))
         now = load.snapshot()
-        elsewhere = load.cores_elsewhere(begin, now)
         rounds = len(laps[names[0]])
+        elsewhere = load.cores_elsewhere(begin, now)
+        more = {"margin": margin, "cores": begin.cores, "elsewhere": elsewhere}
         slow = 2 * (now.now_s - begin.now_s) > PATIENCE_S
         if slow or rounds == most or rounds < MIN_ROUNDS:
             break
-        found = _verdict_on(laps, repeats, {}, margin)
-        if not replace(found, cores=begin.cores, elsewhere=elsewhere).is_open:
+        if not _verdict_on(laps, repeats, {}, **more).is_open:
             break
-    late = max(names, key=lambda name: max(lap.pending for lap in laps[name]))
-    if any(lap.pending for lap in laps[late]):
-        _warn_of_pending(late, max(lap.pending for lap in laps[late]))
 
     seen = {n: _observe(candidates[n], repeats[n]) for n in candidates} if explain else {}
-    verdict = _verdict_on(laps, repeats, seen, margin)
-    verdict = replace(verdict, cores=begin.cores, elsewhere=elsewhere, claim=claim)
+    verdict = _verdict_on(laps, repeats, seen, claim=claim, **more)
     said = [remark(verdict, candidates) for remark in remarks.values()]
     return replace(verdict, remark="\n".join(filter(None, said)))
 
 
 class Lap(NamedTuple):
     """A timed round of one candidate: seconds until its calls had returned, seconds more until all
-    their work was done, processor time of both, and the work still in flight then."""
+    their work was done, and the processor time of both."""
 
     returned_s: float
     drain_s: float
     cpu_s: float
-    pending: int
 
 
 def _verdict_on(
     laps: Mapping[str, list[Lap]],
     repeats: Mapping[str, int],
     seen: dict[str, Observed],
-    margin: float,
+    **more: Any,
 ) -> Verdict:
     """The laps as times of one call. The observed round gives the fraction of the call's time spent
     waiting; the timed, undisturbed rounds give the length. (Operations of a few microseconds take
     longer under a trace, so waits between them are underestimated.)"""
-    shares = {name: record.wait_s / max(record.returned_s, 1e-9) for name, record in seen.items()}
 
     def of_one_call(part: Callable[[Lap, float], float]) -> dict[str, list[float]]:
+        shares = {name: row.wait_s / max(row.returned_s, 1e-9) for name, row in seen.items()}
         return {
             name: [part(lap, shares.get(name, 0.0)) / repeats[name] for lap in rounds]
             for name, rounds in laps.items()
@@ -152,13 +141,13 @@ def _verdict_on(
 
     return Verdict(
         of_one_call(lambda lap, share: lap.returned_s + lap.drain_s),
-        margin,
-        _blas_threads(),
+        blas_threads=_blas_threads(),
         issue=of_one_call(lambda lap, share: lap.returned_s * (1 - share)),
         drain=of_one_call(lambda lap, share: lap.drain_s),
         wait=of_one_call(lambda lap, share: lap.returned_s * share) if seen else {},
         cpu=of_one_call(lambda lap, share: lap.cpu_s),
         observed=seen,
+        **more,
     )
 
 
@@ -166,26 +155,21 @@ def _by_name(functions: Sequence[Function]) -> dict[str, Function]:
     """Functions by their own names, which have to differ."""
     named = {getattr(f, "__name__", type(f).__name__): f for f in functions}
     if len(named) < len(functions) or "<lambda>" in named:
-        raise ValueError(
-            "compare: the functions need names that differ, and a lambda has none; give a "
-            'dictionary: compare({"a": f, "b": g})'
-        )
+        raise ValueError('compare: the functions need names: compare({"a": f, "b": g})')
     return named
 
 
-def _check(candidates: Mapping[str, Function], rounds: int, warmup: int) -> None:
+def _check(candidates: Mapping[str, Function], rounds: int) -> None:
     if len(candidates) < 2:
         raise ValueError(f"compare: need two or more candidates, got {list(candidates)}")
     for name, function in candidates.items():
         if not callable(function):
             raise TypeError(
-                f"compare: {name} must be a function without arguments, got "
-                f"{type(function).__name__}; did you write f() for f, or forget a lambda?"
+                f"compare: {name} must be a function, got {type(function).__name__}; "
+                "write f, not f()"
             )
-    if rounds < 1 or warmup < 0:
-        raise ValueError(
-            f"compare: need rounds >= 1 and warmup >= 0, got rounds={rounds}, warmup={warmup}"
-        )
+    if rounds < 1:
+        raise ValueError(f"compare: need rounds >= 1, got {rounds}")
 
 
 def _measure(function: Function, repeats: int) -> Lap:
@@ -197,8 +181,7 @@ def _measure(function: Function, repeats: int) -> Lap:
         function()
     returned = time.perf_counter()
     engine.waitall()
-    end = time.perf_counter()
-    return Lap(returned - start, end - returned, time.process_time() - cpu, engine.stats().pending)
+    return Lap(returned - start, time.perf_counter() - returned, time.process_time() - cpu)
 
 
 def _repeats(function: Function, min_time: float) -> int:
@@ -218,16 +201,7 @@ def _observe(function: Function, repeats: int) -> Observed:
             function()
             marks.append(len(trace.operations))
         returned = time.perf_counter()
-        in_flight = engine.stats().pending
-    return summarize(trace, begin, returned, marks, in_flight)
-
-
-def _warn_of_pending(name: str, pending: int) -> None:
-    callsite.warn(
-        f"compare: {pending} operation{'s' * (pending != 1)} in flight when the clock of {name!r} "
-        "stopped, though all that it had pushed was done: another thread pushes meanwhile. Its "
-        "work is in these times; let it end before the race."
-    )
+    return summarize(trace, begin, returned, marks)
 
 
 def _blas_threads() -> int | None:

@@ -114,10 +114,8 @@ class Experiment(Panel):
         try:
             return Run(0, given, value, {str(k): _number(x) for k, x in numbers.items()})
         except (TypeError, ValueError):
-            raise TypeError(
-                f"Experiment: the function gave {type(value).__name__}; expected a number or a "
-                "dict of numbers"
-            ) from None
+            got = type(value).__name__
+            raise TypeError(f"Experiment: the function gave {got}; expected numbers") from None
 
     def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
         run: Run = job.result
@@ -128,9 +126,11 @@ class Experiment(Panel):
         """Run on this thread with these values, print the result, and return it; the run joins the
         others."""
         run: Run = super().run(**values)
+        told = {name: word(value) for name, value in run.parameters.items()}
+        # Arrays and the like are left out.
+        words = ", ".join(f"{name}={text}" for name, text in told.items() if text[0] != "<")
         lines = [f"{name}: {self._amount(x)}" for name, x in run.results.items()]
-        head = f"{self.name}({', '.join(_words(run.parameters))})"
-        print(head + (lines[0] if "" in run.results else "\n  ".join(["", *lines])))
+        print(f"{self.name}({words})" + ("" if "" in run.results else "\n  ") + "\n  ".join(lines))
         return run.value
 
     def _amount(self, value: float) -> str:
@@ -153,35 +153,30 @@ class Experiment(Panel):
         return head, rows
 
     def draw(self) -> DrawnPicture | None:
-        """All runs as a picture: over the one parameter that differs, if it is a number; else as
-        bars. The last run is orange."""
+        """All runs as a picture: over the one parameter that differs, if it is a number; else over
+        their numbers. The last run is orange."""
         from d2lmini.draw.timeline import STYLES, figure_of
 
         if not self.runs:
             return None
         runs = self.runs[-MOST:]
-        last, other = STYLES["accent"][0], STYLES["push"][0]
-        told = [tuple(map(word, run.parameters.values())) for run in runs]
-        names = [n for n, row in zip(runs[0].parameters, zip(*told)) if len({*row}) > 1]
-        is_line = len(names) == 1 and all(
-            type(r.parameters[names[0]]) in (int, float) for r in runs
-        )
-        figure = figure_of(2.9 if is_line else 1.1 + 0.3 * len(runs))
+        name, xs = "run", [run.number for run in runs]
+        differing = [
+            n for n in runs[0].parameters if len({word(r.parameters[n]) for r in runs}) > 1
+        ]
+        if len(differing) == 1:
+            values = [run.parameters[differing[0]] for run in runs]
+            if all(type(value) in (int, float) for value in values):
+                name, xs = differing[0], values
+        figure = figure_of(2.9)
         ax = figure.subplots()
-        for result in runs[-1].results:
-            some = [run for run in runs if result in run.results]
-            values = [run.results[result] for run in some]
-            if is_line:
-                xs = [run.parameters[names[0]] for run in some]
-                ax.plot(*zip(*sorted(zip(xs, values))), "o-", color=other, label=result or None)
-                ax.plot(xs[-1], values[-1], "o", color=last, zorder=3)
-            else:
-                ys = range(len(some))
-                ax.barh(ys, values, color=[other] * (len(some) - 1) + [last])
-                ax.set_yticks(ys, [", ".join(_words(run.parameters)) for run in some])
-        label = f"{self.title or 'result'} ({self.unit})" if self.unit else self.title or "result"
-        ax.set(xlabel=names[0], ylabel=label) if is_line else ax.set(xlabel=label)
-        if is_line and "" not in runs[-1].results:
+        for result, value in runs[-1].results.items():
+            points = [(x, run.results[result]) for x, run in zip(xs, runs) if result in run.results]
+            ax.plot(*zip(*sorted(points)), "o-", color=STYLES["push"][0], label=result or None)
+            ax.plot(xs[-1], value, "o", color=STYLES["accent"][0], zorder=3)
+        unit = f" ({self.unit})" if self.unit else ""
+        ax.set(xlabel=name, ylabel=f"{self.title or 'result'}{unit}")
+        if "" not in runs[-1].results:
             ax.legend(frameon=False)
         return DrawnPicture(Picture(figure, self.words))
 
@@ -193,9 +188,3 @@ def _number(value: Any) -> float:
     if isinstance(value, str):
         raise TypeError
     return float(value.item() if hasattr(value, "item") else value)
-
-
-def _words(parameters: dict[str, Any]) -> list[str]:
-    """The arguments as in a call; arrays and the like are left out."""
-    told = {name: word(value) for name, value in parameters.items()}
-    return [f"{name}={text}" for name, text in told.items() if text[0] != "<"]

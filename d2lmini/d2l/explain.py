@@ -12,18 +12,134 @@ Two candidates that should differ and do not have a reason, most often one of th
 
 `causes` lists all that the measurements support, the surest first; a verdict quotes the first.
 
->>> duration(0.0000093), duration(0.014), duration(0)
-('9.3 us', '14 ms', '0 s')
+Timed rounds run undisturbed. One more round runs under `profile()`, which shows what a stopwatch
+cannot: how long the function itself waited and at which lines, how long its operations took, and
+which of them depended on which:
+
+>>> from d2lmini import nd, profile
+>>> with profile() as trace:
+...     y = nd.ones((2, 2)) + 1
+>>> seen = summarize(trace, begin_s=trace.begin_ns / 1e9, returned_s=trace.end_ns / 1e9)
+>>> seen.operations, seen.inline, seen.waits, duration(0.0000093)
+(2.0, 2.0, {}, '9.3 us')
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from d2lmini.base import callsite
+from d2lmini.profiler.recorder import this_thread
+
 if TYPE_CHECKING:
-    from d2lmini.d2l.observed import Observed
     from d2lmini.d2l.verdict import Ratio, Verdict
+    from d2lmini.profiler import Operation, Trace
+
+
+# -- one observed round ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One call of a candidate, on average over the calls of the observed round; times in seconds.
+
+    operations    number of pushed operations; inline: those that ran on the calling thread
+    returned_s    until the call returned; wait_s: the part of it in the function's own waits
+    drain_s       from then until nothing was in flight
+    work_s        the workers' time, added up; inline_s: the caller's time for inline operations
+    chain_s       the part of that time that was serial: the longest chain of operations in which
+                  each depends on the previous one
+    longest       the longest operation: its name and its time
+    workers       threads that serve the places where its operations ran
+    waits         {line: (times, seconds)} of the waits after which the call pushed more
+    """
+
+    operations: float
+    inline: float
+    returned_s: float
+    wait_s: float
+    drain_s: float
+    work_s: float
+    inline_s: float
+    chain_s: float
+    workers: int
+    longest: tuple[str, float]
+    waits: dict[str, tuple[float, float]]
+
+    @property
+    def issue_s(self) -> float:
+        """The caller's own time: pushing, and whatever the function computes itself."""
+        return self.returned_s - self.wait_s
+
+    @property
+    def total_s(self) -> float:
+        """The time until all its work was done."""
+        return self.returned_s + self.drain_s
+
+
+def summarize(
+    trace: Trace, begin_s: float, returned_s: float, marks: Sequence[int] = ()
+) -> Observed:
+    """Sum up a trace of calls that began at `begin_s` and had returned at `returned_s` (seconds of
+    `time.perf_counter`). marks: how many operations had been pushed when each call returned; one
+    call if none is given."""
+    operations = trace.operations
+    marks = marks or [len(operations)]
+    calls = len(marks)
+    thread = this_thread()
+    # Another thread's waits, and anything outside the calls, are no part of a call's time.
+    waits = [
+        wait
+        for wait in trace.waits
+        if wait.thread == thread and begin_s <= wait.begin_ns / 1e9 <= returned_s
+    ]
+    lines: dict[str, tuple[float, float]] = {}
+    ends = set(marks)
+    for wait in waits:
+        if wait.pushed not in ends:
+            line = callsite.describe(wait.site).partition(": ")[0]
+            times, seconds = lines.get(line, (0.0, 0.0))
+            lines[line] = (times + 1 / calls, seconds + wait.seconds / calls)
+    inline = [operation for operation in operations if operation.inline]
+    inline_ns = sum(operation.run_ns for operation in inline)
+    all_ns = sum(operation.run_ns for operation in operations)
+    places = {operation.place for operation in operations if not operation.inline}
+    return Observed(
+        operations=len(operations) / calls,
+        inline=len(inline) / calls,
+        returned_s=(returned_s - begin_s) / calls,
+        wait_s=sum(wait.seconds for wait in waits) / calls,
+        drain_s=max(trace.end_ns / 1e9 - returned_s, 0.0) / calls,
+        work_s=(all_ns - inline_ns) / 1e9 / calls,
+        inline_s=inline_ns / 1e9 / calls,
+        chain_s=_longest_chain_ns(trace, operations) / 1e9 / calls,
+        workers=sum(trace.workers.get(place, 1) for place in places),
+        longest=_longest(operations, marks),
+        waits=lines,
+    )
+
+
+def _longest_chain_ns(trace: Trace, operations: Sequence[Operation]) -> int:
+    """The longest serial chain, on whatever threads it runs."""
+    lengths = [0]
+    for operation in operations:
+        before = (*trace.needs(operation.number), *trace.makes_room(operation.number))
+        lengths.append(operation.run_ns + max((lengths[n] for n in before), default=0))
+    return max(lengths)
+
+
+def _longest(operations: Sequence[Operation], marks: Sequence[int]) -> tuple[str, float]:
+    """Name and seconds of a call's longest operation, from the averages over the calls."""
+    calls = [operations[begin:end] for begin, end in zip([0, *marks], marks)]
+    longest = [max(call, key=lambda operation: operation.run_ns) for call in calls if call]
+    if not longest:
+        return "", 0.0
+    return longest[0].name, sum(operation.run_ns for operation in longest) / 1e9 / len(longest)
+
+
+# -- causes ----------------------------------------------------------------------------------------
 
 #: Fraction of a call's time below which a part is no cause of that time.
 _COUNTS = 0.25
@@ -32,7 +148,6 @@ _RULES = 0.7
 #: Rounds whose ratios lie this far apart hide a difference that a reader would expect to see.
 _SCATTER = 1.3
 
-_PARTS = {"issue_s": "in the call", "wait_s": "in its own waits", "drain_s": "in draining"}
 _NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
 
 
@@ -127,41 +242,6 @@ def _from_the_machine(verdict: Verdict, name: str, other: str) -> Iterator[str]:
     if _scatters(ratio):
         seen = max(ratio.high, 1 / ratio.low)
         yield f"the rounds scatter, a factor below {seen:.1f} cannot be seen in them"
-
-
-def difference(verdict: Verdict, name: str, other: str) -> Iterator[str]:
-    """The parts of a call in which `name` spends less or more than `other`, the greatest first;
-    empty if the parts were not measured or neither pushes anything."""
-    parts = verdict.parts
-    seen = [verdict.observed.get(n) for n in (name, other)]
-    if name not in parts or not any(record is not None and record.operations for record in seen):
-        return
-    more = {part: getattr(parts[name], part) - getattr(parts[other], part) for part in _PARTS}
-    least_s = 0.02 * verdict.medians[other]
-    told = sorted((p for p in more if abs(more[p]) > least_s), key=lambda p: -abs(more[p]))
-    words = [
-        f"{duration(abs(more[p]))} {'more' if more[p] > 0 else 'less'} {_PARTS[p]}" for p in told
-    ]
-    if words:
-        yield (
-            f"{name} spends {', '.join(words)}, where {other} takes "
-            f"{duration(verdict.medians[other])}"
-        )
-
-
-def too_early(verdict: Verdict, name: str, other: str) -> Iterator[str]:
-    """The ratio by a clock that stops when the call returns, if that ratio is far from true."""
-    parts, seen = verdict.parts, verdict.observed.get(name)
-    if name not in parts or seen is None or not seen.in_flight:
-        return
-    early, others = (parts[n].issue_s + parts[n].wait_s for n in (name, other))
-    times = others / max(early, 1e-9)
-    if times > max(1.5 / verdict.between(name, other).value, 1.1):
-        yield (
-            f"a clock that stops when the calls return, with {seen.in_flight} "
-            f"operation{'s' * (seen.in_flight != 1)} of {name} in flight, would call it "
-            f"{times:.{0 if times >= 10 else 1}f} times faster"
-        )
 
 
 def duration(seconds: float) -> str:

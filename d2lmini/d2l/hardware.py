@@ -16,18 +16,15 @@ import threading
 import time
 import timeit
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from d2lmini import engine, nd
-from d2lmini.context import Context
 from d2lmini.d2l import load
 from d2lmini.d2l.explain import duration
-from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.spec import Cost
 from d2lmini.profiler.roofline import Peak, peak
@@ -37,22 +34,6 @@ ROOMS = (16 << 10, 256 << 10, 4 << 20, 128 << 20)
 _READS = 100_000
 _ROUNDS = 5
 _ISSUED = 300
-
-
-class Link(NamedTuple):
-    """The link to a real GPU: seconds of the smallest operation there and of the smallest copy,
-    each with its wait, and GB/s of a large copy."""
-
-    ctx: Context
-    operation_s: float
-    copy_s: float
-    gb_per_s: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.ctx}: x + 1 on 4 numbers in {duration(self.operation_s)}, 4 numbers copied "
-            f"there in {duration(self.copy_s)}, 64 MB at {self.gb_per_s:.3g} GB/s"
-        )
 
 
 @dataclass(frozen=True)
@@ -70,7 +51,6 @@ class Machine:
     hand_over_s   from the call to the end of a wait for the result, with a worker in between
     read_s        {bytes: seconds for each float32 that is fetched from a random place in so much
                   memory, many fetches at once: shorter than the latency of one fetch}
-    links         of real GPUs; () without
     elsewhere     cores that other programs used meanwhile; None where the system does not tell
     """
 
@@ -85,7 +65,6 @@ class Machine:
     run_s: float
     hand_over_s: float
     read_s: dict[int, float]
-    links: tuple[Link, ...] = ()
     elsewhere: float | None = None
 
     @property
@@ -110,15 +89,16 @@ class Machine:
         return self.all.gflops_per_s / self.all.gb_per_s
 
     def __str__(self) -> str:
-        """A line for each figure. Counts, and figures that only some machines have, are in lines
-        that begin with "machine: "; the other lines show rates and times. So the test of the
-        chapters can leave out what differs between machines."""
+        """A line for each figure. Counts are in lines that begin with "machine: "; the other lines
+        show rates and times. So the test of the chapters can leave out what differs between
+        machines."""
+        reads = sorted(self.read_s.items())
         rows = [
             ("products of matrices, one core", f"{self.one.gflops_per_s:.3g} GFLOP/s"),
             ("products of matrices, all cores", f"{self.all.gflops_per_s:.3g} GFLOP/s"),
             ("memory read and written, one core", f"{self.one.gb_per_s:.3g} GB/s"),
             ("memory read and written, all cores", f"{self.all.gb_per_s:.3g} GB/s"),
-            *((f"a number from {_size(n)}, many at once", duration(s)) for n, s in self.reads()),
+            *((f"a number from {_size(n)}, many at once", duration(s)) for n, s in reads),
             ("a call of a Python function", duration(self.call_s)),
             ("x + 1 on 4 numbers: NumPy", duration(self.numpy_s)),
             ("                    NDArray, where it is called", duration(self.inline_s)),
@@ -134,14 +114,9 @@ class Machine:
                 f"machine: busy: other programs used {self.elsewhere:.1f} cores meanwhile, so",
                 "machine: rates may be too low, and times too long",
             ]
-        lines += [f"machine: {link}" for link in self.links]
         return "\n".join([*lines, *(f"{name:{width}} {figure:>12}" for name, figure in rows)])
 
     __repr__ = __str__
-
-    def reads(self) -> list[tuple[int, float]]:
-        """`read_s` from the smallest to the largest."""
-        return sorted(self.read_s.items())
 
 
 @cache
@@ -157,7 +132,7 @@ def machine() -> Machine:
     x.wait_to_read()
     with engine.use("threaded", workers=1):
         inline_s = _best_s(lambda: x + 1, 1000)
-    with _queueing():
+    with engine.use("threaded", workers=1, inline_below=0.0):  # every operation on the worker
         hand_over_s = _best_s(lambda: (x + 1).wait_to_read(), 100)
         issue_s, run_s = map(min, zip(*(_measure_issue_and_run(x) for _ in range(_ROUNDS))))
     measured = Machine(
@@ -165,7 +140,6 @@ def machine() -> Machine:
         _best_s(lambda: None, 10_000), _best_s(lambda: np.add(four, 1, out=place), 10_000),
         inline_s, issue_s, run_s, hand_over_s,
         {nbytes: _measure_random_read_s(nbytes) for nbytes in ROOMS},
-        tuple(_link(device.ctx) for device in devices.gpus() if device.kind == "cuda"),
     )  # fmt: skip
     return replace(measured, elsewhere=load.cores_elsewhere(begin, load.snapshot()))
 
@@ -176,11 +150,6 @@ def _agreeing(one: Peak, together: Peak) -> tuple[Peak, Peak]:
     rates = [(max(a, b / together.threads), max(a, b)) for a, b in zip(one[1:], together[1:])]
     alone, all_of_them = zip(*rates)
     return Peak(one.threads, *alone), Peak(together.threads, *all_of_them)
-
-
-def _queueing() -> AbstractContextManager[Any]:
-    """An engine with one worker that runs every operation on the worker."""
-    return engine.use("threaded", workers=1, inline_below=0.0)
 
 
 def _best_s(function: Callable[[], object], n: int) -> float:
@@ -211,20 +180,6 @@ def _measure_random_read_s(nbytes: int) -> float:
     places = np.random.RandomState(0).randint(0, numbers.size, _READS)
     got = np.empty(_READS, np.float32)
     return _best_s(lambda: numbers.take(places, out=got, mode="clip"), 3) / _READS
-
-
-def _link(ctx: Context) -> Link:
-    """The measurements of a real GPU."""
-    small, large = nd.ones((4,)), nd.ones((16_000_000,))
-    there: Any = small.copyto(ctx)
-    far = large.copyto(ctx)
-    nd.waitall()
-    return Link(
-        ctx,
-        _best_s(lambda: (there + 1).wait_to_read(), 50),
-        _best_s(lambda: small.copyto(there).wait_to_read(), 50),
-        large.size * 4 / 1e9 / _best_s(lambda: large.copyto(far).wait_to_read(), 1),
-    )
 
 
 def _size(nbytes: int) -> str:

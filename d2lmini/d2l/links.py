@@ -10,8 +10,8 @@
 >>> print(links)
 gpu(0) -> gpu(1): 4000 bytes in 1 copy
 gpu(1) -> cpu: 4 bytes in 1 copy
->>> links.into["gpu(1)"], links.out_of["gpu(1)"], links.nbytes
-(4000, 4, 4004)
+>>> links.between["gpu(0)", "gpu(1)"], links.nbytes
+(4000, 4004)
 
 With these counts a prediction of the traffic on the links can be checked, whatever issues the
 copies: the program, a KVStore, or a wait that copies values to the host.
@@ -47,22 +47,6 @@ class Traffic(instrument.Instrument):
     def nbytes(self) -> int:
         """All bytes."""
         return sum(self.between.values())
-
-    @property
-    def into(self) -> Counter[str]:
-        """Bytes that each place received; 0 for others."""
-        return self._by_end(1)
-
-    @property
-    def out_of(self) -> Counter[str]:
-        """Bytes that each place sent; 0 for others."""
-        return self._by_end(0)
-
-    def _by_end(self, end: int) -> Counter[str]:
-        nbytes: Counter[str] = Counter()
-        for way, n in self.between.items():
-            nbytes[way[end]] += n
-        return nbytes
 
     def __str__(self) -> str:
         lines = []

@@ -23,9 +23,9 @@ temporaries                    352           352      +0.0 %
 peak                        20,384        20,384      +0.0 %
 issued by the step             704           704      +0.0 %
 
-`predict_memory` walks through the step with arrays that have a shape and no memory (`dry_run`), so
-it predicts steps that would not fit; `measure_memory` runs the step. Both ask `trace.memory()`
-about a step in the middle of training: the optimizer has made its states.
+`predict_memory` walks through the step with arrays that have a shape and no memory, so it predicts
+steps that would not fit; `measure_memory` runs the step. Both ask `trace.memory()` about a step in
+the middle of training: the optimizer has made its states.
 
     activations   what operations within `autograd.record` computed and something still needs:
                   backward, or a variable of the program
@@ -35,30 +35,44 @@ about a step in the middle of training: the optimizer has made its states.
 The engine runs each operation at its push for both, so the figures do not depend on the machine.
 What asynchrony adds comes on top, in the last line: so many bytes of results can be pending for
 each step that the program runs ahead of the workers.
+
+In a dry run a program runs, and its operations do not. Shapes and dtypes are known before an
+operation runs (`Op.infer`), and so is which values backward needs (`Op.keeps`) and when Python
+drops an array. So the engine of a dry run gives each result a size and no memory, and skips the
+computation. The tape, the gradient rules, the compiler and the trace are the real ones. A value
+that the program reads is 1. PyTorch has the same idea as its device "meta", JAX as
+`jax.eval_shape`.
 """
 
 from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from math import prod
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from d2lmini import engine, initializer, optimizer
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError
+from d2lmini.base import MXNetError, instrument
 from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context, current_context
-from d2lmini.d2l.dry_run import dry_run
 from d2lmini.device import storage
+from d2lmini.device.devices import list_named
+from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of, settle
+from d2lmini.engine.core import Task, lock
+from d2lmini.engine.engine import NaiveEngine
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.gluon.variables import arrays
+from d2lmini.graph.call import ProgramTask
+from d2lmini.graph.plan import MOST_KEPT
 from d2lmini.ndarray import NDArray
-from d2lmini.ops.core import Spec
+from d2lmini.ndarray.compute import Operand, OpTask
+from d2lmini.ops import random_state
 from d2lmini.profiler import profile
 
 #: The rows of the table, from what stays to what goes first.
@@ -73,49 +87,33 @@ class StepMemory:
     """The memory of a training step on its device.
 
     rows          the bytes of each of ROWS when most bytes are in use
-    master_bytes  the part of the optimizer's state that is float32 copies of narrower weights
     issued_bytes  results of all operations of the step: so many bytes can be pending for each step
                   that the program runs ahead
-    flops         arithmetic of the step; operations: how many
-    reads         lines of the step that read a value; a prediction took 1 for each
+    flops         arithmetic of the step
     """
 
     ctx: Context
     rows: dict[str, int]
-    master_bytes: int
     issued_bytes: int
     flops: float
-    operations: int
-    reads: list[str] = field(default_factory=list)
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes in use at once."""
         return sum(self.rows.values())
 
-    def __str__(self) -> str:
-        lines = ["bytes at the peak"]
-        lines += [f"{name:<20}{nbytes:>14,}" for name, nbytes in self._lines()]
-        return "\n".join([*lines, *self._remarks()])
-
     def compare(self, measured: StepMemory) -> str:
         """A table of this prediction and a measurement, line by line."""
-        others = dict(measured._lines())
+        ours, others = self._lines(), measured._lines()
         lines = [f"{'bytes at the peak':<20}{'predicted':>14}{'measured':>14}{'difference':>12}"]
-        for name, nbytes in self._lines():
-            other = others.get(name, 0)
+        for name, nbytes in ours.items():
+            other = others[name]
             off = f"{100 * (nbytes - other) / other:+.1f} %" if other else ""
-            lines.append(f"{name[:19]:<20}{nbytes:>14,}{other:>14,}{off:>12}".rstrip())
-        return "\n".join([*lines, *self._remarks()])
+            lines.append(f"{name:<20}{nbytes:>14,}{other:>14,}{off:>12}".rstrip())
+        return "\n".join(lines)
 
-    def _remarks(self) -> list[str]:
-        return [f"the step reads a value, which is taken as 1: {line}" for line in self.reads]
-
-    def _lines(self) -> list[tuple[str, int]]:
-        lines = [(name, self.rows[name]) for name in ROWS]
-        if self.master_bytes:
-            lines.insert(3, ("  master weights", self.master_bytes))
-        return [*lines, ("peak", self.peak_bytes), ("issued by the step", self.issued_bytes)]
+    def _lines(self) -> dict[str, int]:
+        return {**self.rows, "peak": self.peak_bytes, "issued by the step": self.issued_bytes}
 
 
 def predict_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:
@@ -128,9 +126,8 @@ def predict_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
 
     MXNetError for a net on several devices or a Trainer with a KVStore."""
     ctx = _device_of(net)
-    with dry_run() as run, _without_arrays(net, ctx):
-        given = [_zeros(_spec_of(x), ctx) for x in inputs]
-        return _observe(step, given, net, ctx, run.reads)
+    with dry_run(), _without_arrays(net, ctx):
+        return _observe(step, [_zeros(x, ctx) for x in inputs], net, ctx)
 
 
 def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepMemory:
@@ -139,13 +136,13 @@ def measure_memory(step: Callable[..., object], *inputs: Any, net: Any) -> StepM
     The arguments are those of `predict_memory`; a shape stands for an array of zeros. Arrays that
     existed before the call and belong neither to the net nor to its Trainer do not count."""
     ctx = _device_of(net)
-    given = [x if isinstance(x, NDArray) else _zeros(_spec_of(x), ctx) for x in inputs]
+    given = [x if isinstance(x, NDArray) else _zeros(x, ctx) for x in inputs]
     with engine.use("naive"):
-        return _observe(step, given, net, ctx, [])
+        return _observe(step, given, net, ctx)
 
 
 def _observe(
-    step: Callable[..., object], given: list[NDArray], net: Any, ctx: Context, reads: list[str]
+    step: Callable[..., object], given: list[NDArray], net: Any, ctx: Context
 ) -> StepMemory:
     """Run steps until the optimizer has made its states, and ask a trace about the next one."""
     inputs_nbytes = _nbytes(given)
@@ -157,21 +154,15 @@ def _observe(
             break  # mixed precision skips steps until it has found a scale for the loss
     gc.collect()
     held = _held(net, ctx)
-    reads.clear()
     with profile() as trace:
         step(*given)
     report = trace.memory()[ctx]
-    rows = {}
-    for role in ROWS[:3]:
-        rows[role] = report.roles[role] - report.by_role[role][0][1] + held[role]
+    rows = {role: report.roles[role] - report.by_role[role][0][1] + held[role] for role in ROWS[:3]}
     rows["inputs"], rows["activations"] = inputs_nbytes, report.roles["activations"]
     rows["temporaries"] = report.peak_bytes - others - sum(rows.values())
     results = {serial for op in trace.operations for serial in op.writes}
     issued = sum(c.nbytes for c in trace.memory if c.nbytes > 0 and c.serial in results)
-    return StepMemory(
-        ctx, rows, _master_bytes(_trainers_of(net)), issued,
-        sum(row.flops for row in trace.summary().rows), len(trace.operations), list(reads),
-    )  # fmt: skip
+    return StepMemory(ctx, rows, issued, sum(row.flops for row in trace.summary().rows))
 
 
 # -- what a net and its Trainer hold ---------------------------------------------------------------
@@ -183,22 +174,15 @@ def _device_of(net: Any) -> Context:
     made = [p for p in params if p._data is not None or p._deferred_init]
     contexts = {ctx for p in made for ctx in p.list_ctx()}
     if len(contexts) > 1:
-        raise MXNetError(
-            f"the memory of a step is known for nets on one device; this net is on "
-            f"{', '.join(map(str, contexts))}"
-        )
+        raise MXNetError(f"the memory of a step is known for nets on one device, not {contexts}")
     return contexts.pop() if contexts else current_context()
 
 
 def _trainers_of(net: Any) -> list[Any]:
     """The Trainers that update parameters of the net; MXNetError for one with a KVStore."""
     found = {id(p._trainer): p._trainer for p in net.collect_params().values() if p._trainer}
-    for trainer in found.values():
-        if trainer._kvstore is not None:
-            raise MXNetError(
-                "the memory of a step is known for Trainers without a KVStore; give "
-                "gluon.Trainer(..., kvstore=None)"
-            )
+    if any(trainer._kvstore is not None for trainer in found.values()):
+        raise MXNetError("the memory of a step is known with gluon.Trainer(..., kvstore=None)")
     return list(found.values())
 
 
@@ -228,13 +212,8 @@ def _without_arrays(net: Any, ctx: Context) -> Iterator[None]:
             vars(thing).clear()
             vars(thing).update(attributes)
         if deferred:  # what was compiled would not make these arrays at the next call
-            net.apply(_forget_programs)
+            net.apply(lambda block: getattr(block, "_clear_cached_op", int)())
         arrays.now = object()  # compiled nets look their arrays up again
-
-
-def _forget_programs(block: Any) -> None:
-    if hasattr(block, "_clear_cached_op"):
-        block._clear_cached_op()
 
 
 def _copy_of(original: Any) -> Any:
@@ -244,16 +223,6 @@ def _copy_of(original: Any) -> Any:
     copied._all_index_update_counts = {0: {}}
     copied._index_update_count = copied._all_index_update_counts[0]
     return copied
-
-
-def _master_bytes(trainers: Iterable[Any]) -> int:
-    """The bytes of float32 copies of narrower weights."""
-    return sum(
-        4 * prod(p.shape)
-        for trainer in trainers if trainer._optimizer.multi_precision
-        for p in trainer._params
-        if p.grad_req != "null" and np.dtype(p.dtype).itemsize == 2
-    )  # fmt: skip
 
 
 def _held(net: Any, ctx: Context) -> dict[str, int]:
@@ -294,12 +263,101 @@ def _flat(nested: Any) -> Iterator[NDArray]:
             yield from _flat(item)
 
 
-def _spec_of(x: Any) -> Spec:
-    """Shape and dtype of an input, which may be a shape."""
-    if isinstance(x, (tuple, list)):
-        return Spec(tuple(x), np.dtype("float32"))
-    return Spec(tuple(x.shape), np.dtype(x.dtype))
+def _zeros(x: Any, ctx: Context) -> NDArray:
+    """Zeros in place of an input, which may be a shape."""
+    is_shape = isinstance(x, (tuple, list))
+    return nd.zeros(x if is_shape else x.shape, ctx, "float32" if is_shape else x.dtype)
 
 
-def _zeros(spec: Spec, ctx: Context) -> NDArray:
-    return nd.zeros(spec.shape, ctx, spec.dtype)
+# -- a dry run -------------------------------------------------------------------------------------
+
+
+class DryRun(NaiveEngine):
+    """The engine of a dry run. Each task that this thread pushes ends at once without a result."""
+
+    kind = "dry"
+
+    def __init__(self, outer: engine.Engine) -> None:
+        super().__init__()
+        self._outer = outer
+        self._thread = threading.get_ident()
+        self._arenas: defaultdict[Any, list[Chunk]] = defaultdict(list)
+
+    def push(self, task: Task) -> None:
+        if threading.get_ident() != self._thread:
+            self._outer.push(task)
+            return
+        for var in task.writes:
+            if isinstance(var, Chunk) and var.data is None:
+                var.pool = pool_of(var.pool.ctx)
+        super().push(task)
+
+    def _run_task(self, task: Task) -> None:
+        for chunk, _, spec in _outputs_of(task):
+            if chunk.data is None:
+                chunk.data = np.broadcast_to(np.ones((), spec.dtype), spec.shape)
+                _count(chunk)
+        if isinstance(task, ProgramTask) and task.program.arena_nbytes:
+            self._take_arena(task)
+
+    def _take_arena(self, task: ProgramTask) -> None:
+        """A program takes an arena and gives it back, as `graph.arena.Arenas` does."""
+        arenas, nbytes = task.program.arenas, task.program.arena_nbytes
+        free, most = self._arenas[arenas], arenas._most
+        arena = free.pop() if nbytes <= most and free else None
+        if arena is None or arena.nbytes < nbytes:
+            arena = Chunk(pool_of(task.ctx), max(nbytes, SMALL))
+            arena.data = ()
+            _count(arena)
+        if arena.nbytes <= most and len(free) < MOST_KEPT:
+            free.append(arena)
+
+
+def _count(chunk: Chunk) -> None:
+    """Count the bytes of `chunk`, as if it had memory, until it dies."""
+    with lock:
+        chunk.pool.live += chunk.nbytes
+        chunk.pool.review()
+        instrument.emit("alloc", chunk.pool.ctx, chunk.nbytes, chunk)
+
+
+def _outputs_of(task: Task) -> Sequence[Operand]:
+    """The arrays that a task writes."""
+    if isinstance(task, (OpTask, ProgramTask)):
+        return task.outputs
+    target = getattr(task, "target", None)  # of a copy between devices
+    return (target,) if isinstance(target, tuple) else ()
+
+
+@contextmanager
+def dry_run() -> Iterator[None]:
+    """A scope in which this thread's operations are counted and not computed.
+
+    Arrays made before the scope keep their values; arrays made in it have no values, and are of no
+    use afterwards. Random streams continue after the scope as if it had not been.
+
+    >>> with dry_run(), profile() as trace:
+    ...     x = nd.ones((1000, 1000))
+    ...     y = x * 2 + 1
+    >>> trace.memory()[x.context].peak_bytes                       # x, x * 2, and the sum
+    12000000
+    """
+    outer = engine.current
+    outer.wait_idle("dry_run")
+    settle()
+    others = instrument.listeners
+    for listener in others:
+        instrument.remove(listener)
+    pools = [(device, device.pool) for device in list_named()]
+    try:
+        for device, _ in pools:
+            device.pool = Pool(device.ctx)
+        engine.current = DryRun(outer)
+        with random_state.rewound():
+            yield
+    finally:
+        engine.current = outer
+        for device, pool in pools:
+            device.pool = pool
+        for listener in others:
+            instrument.add(listener)

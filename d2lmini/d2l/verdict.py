@@ -16,8 +16,7 @@ the sentence then names the load.
 verdict: hare is 2.0 times faster than tortoise (2.0-2.1, 5 rounds)
 
 A verdict of `compare` knows more than the totals: `print(verdict.table)` shows where the time of a
-call went, and `verdict.explanation` says what made the difference or why there is none
-(`explain.py`).
+call went, and `verdict.causes()` says why there is no difference (`explain.py`).
 
 Nothing here reads a clock (see `compare.py`), so all of it can be tested on invented times.
 """
@@ -30,8 +29,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from d2lmini.d2l import explain
+from d2lmini.d2l.explain import Observed
 from d2lmini.d2l.load import LOADED
-from d2lmini.d2l.observed import Observed
 
 Relation = Literal["faster", "slower", "no measurable difference", "too few rounds"]
 Times = Mapping[str, Iterable[float]]
@@ -68,17 +67,17 @@ class Verdict:
     """Timings of two or more candidates and what they say. Made by `compare` or `from_times`.
 
     `times[name]` holds the seconds of one call, one entry per round. `ratio` is the time of the
-    last candidate over that of the first, below 1 when the last is faster; `ratios` has one for
-    every candidate but the first. `faster`, `slower` and `no_difference` speak of the last against
-    the first: the whole interval must lie beyond 1 by the factor 1 + margin to claim a difference.
-    With fewer than five rounds none of the three is true. `claim`: see `compare`.
+    last candidate over that of the first, below 1 when the last is faster. `faster`, `slower` and
+    `no_difference` speak of the last against the first: the whole interval must lie beyond 1 by the
+    factor 1 + margin to claim a difference. With fewer than five rounds none of the three is true.
+    `claim`: see `compare`.
 
     `compare` also measures, per call and round (empty or None if not measured):
 
     issue, wait, drain    `times` split: the caller's own time, its waits, and what was still in
                           flight when the call returned
     cpu                   processor time of all threads of this process
-    observed              one round of each candidate as a trace shows it (`observed.py`)
+    observed              one round of each candidate as a trace shows it (`explain.py`)
     cores                 how many this process may use
     elsewhere             how many of them, on average, were busy with other programs
     remark                lines that are printed beneath (`compare.remarks`); "" for none
@@ -103,14 +102,12 @@ class Verdict:
             raise ValueError(f"Verdict: need two or more candidates, got {list(lengths)}")
         if len(set(lengths.values())) > 1 or 0 in lengths.values():
             raise ValueError(
-                f"Verdict: rounds are paired, so each candidate needs as many times as the others, "
-                f"and at least one; got {lengths}"
+                "Verdict: rounds are paired, so each candidate needs equally many times, and at "
+                f"least one; got {lengths}"
             )
         for name, times in self.times.items():
             if not all(0 <= t < math.inf for t in times):
                 raise ValueError(f"Verdict: times are finite seconds >= 0, got {name}: {times}")
-        if not self.margin >= 0:
-            raise ValueError(f"Verdict: margin must be at least 0, got {self.margin}")
 
     @classmethod
     def from_times(
@@ -193,16 +190,6 @@ class Verdict:
         return self.elsewhere is not None and self.elsewhere >= LOADED
 
     @property
-    def _load(self) -> str:
-        return f"other programs on {self.elsewhere:.1f} of {self.cores} cores"
-
-    @property
-    def ratios(self) -> dict[str, Ratio]:
-        """Each candidate's time over that of the first."""
-        first, *others = self.names
-        return {name: self.between(name, first) for name in others}
-
-    @property
     def ratio(self) -> Ratio:
         """The last candidate's time over that of the first."""
         return self.between(self.names[-1], self.names[0])
@@ -226,45 +213,6 @@ class Verdict:
         """Why no difference was found between two candidates, the surest cause first, as far as the
         measurements tell; by default the last candidate and the first."""
         return explain.causes(self, name or self.names[-1], other or self.names[0])
-
-    @property
-    def explanation(self) -> str:
-        """What made the difference between the last candidate and the first, or why there is none:
-        sentences that rest on the measurements; "" if they explain nothing."""
-        return self.why(self.names[-1], self.names[0])
-
-    def why(self, name: str, other: str) -> str:
-        """`explanation` for two candidates of your choice."""
-        if self.relation(name, other) == "no measurable difference":
-            found = self.causes(name, other)
-        else:
-            found = list(explain.difference(self, name, other))
-        return "; ".join([*found, *explain.too_early(self, name, other)])
-
-    def tell(self, *, faster: str, slower: str, no_difference: str) -> str:
-        """Choose from a text's three sentences the one that is true of the last candidate and the
-        first.
-
-        A chapter may be read on any machine, so it has a sentence for each outcome:
-
-            print(verdict.tell(
-                faster="the wait costs: without it the loop is {times} faster",
-                slower="the loop that waits is {times} faster here: {why}",
-                no_difference="the wait costs nothing here: {why}",
-            ))
-
-        {times} becomes "1.9 times", {why} the `explanation`. A line that begins with `verdict: `;
-        with too few rounds, the verdict itself. KeyError for another word in braces.
-        """
-        texts = {"faster": faster, "slower": slower, "no measurable difference": no_difference}
-        relation = self.relation(self.names[-1], self.names[0])
-        if relation not in texts:
-            return str(self)
-        times = math.exp(abs(self._log_ratio(self.names[-1], self.names[0])[0]))
-        words = {"times": f"{times:.{_digits(times)}f} times", "why": self.explanation}
-        # Fill in all three, so that a mistake in any sentence shows wherever the text is run.
-        sentence = {r: text.format(**words) for r, text in texts.items()}[relation]
-        return self._line(sentence + (f" ({self._load})" if self.loaded else ""))
 
     @property
     def table(self) -> str:
@@ -298,7 +246,7 @@ class Verdict:
         # Where no difference is found, the load is among the causes.
         relations = {self.relation(name, first) for name in others}
         if self.loaded and relations != {"no measurable difference"}:
-            setting += f", {self._load}"
+            setting += f", other programs on {self.elsewhere:.1f} of {self.cores} cores"
         findings = [self._finding(name, first) for name in others]
         if len(findings) == 1:
             words, spread, cause = findings[0]
@@ -321,10 +269,7 @@ class Verdict:
         return words, f"{ratio.low:.{digits}f}-{ratio.high:.{digits}f}", ""
 
     def __str__(self) -> str:
-        return self._line(self.sentence)
-
-    def _line(self, sentence: str) -> str:
-        return fold("verdict: ", sentence) + (f"\n{self.remark}" if self.remark else "")
+        return fold("verdict: ", self.sentence) + (f"\n{self.remark}" if self.remark else "")
 
     __repr__ = __str__
 

@@ -265,13 +265,13 @@ def _refuse(what: str) -> Callable[..., NoReturn]:
 
 
 def _from_executor(name: str) -> Callable[..., Any]:
-    """A method of `compat.bind`: the first call imports that module, which replaces the method."""
+    """A method of `compat.executor`: the first call imports it, and it replaces the method."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         addons.find("Symbol.bind")
         return getattr(self, name)(*args, **kwargs)
 
-    method.__doc__ = f"`{name}` of `compat.bind`, which it loads."
+    method.__doc__ = f"`{name}` of `compat.executor`, which it loads."
     return method
 
 

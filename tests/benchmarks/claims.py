@@ -100,7 +100,7 @@ def parse(claim: str, names: Iterable[str]) -> Claim:
 def record(verdict: Verdict, chapter: str, path: str) -> str:
     """Append the claim and its outcome to the file, as a line of JSON: the chapter, the claim,
     whether it holds, and for its pair of candidates the relation, the ratio as [median, low, high],
-    of the slower one's time over the faster one's, and the explanation."""
+    of the slower one's time over the faster one's, and why there is no difference."""
     if verdict.claim is not None:
         with open(path, "a", encoding="utf-8") as file:
             found = {"chapter": chapter, **row(verdict)}
@@ -114,13 +114,14 @@ def row(verdict: Verdict) -> dict[str, object]:
     name, other = claim.name, claim.closest(verdict)
     relation = verdict.relation(name, other)
     ratio = verdict.between(*((other, name) if relation == "faster" else (name, other)))
+    causes = verdict.causes(name, other) if relation == "no measurable difference" else []
     return {
         "claim": verdict.claim,
         "holds": claim(verdict),
         "verdict": relation,
         "ratio": [ratio.value, ratio.low, ratio.high],
         "sentence": verdict.sentence,
-        "why": verdict.why(name, other),
+        "why": "; ".join(causes),
     }
 
 

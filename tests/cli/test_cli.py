@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import d2lmini
-from d2lmini import engine, nd
-from d2lmini.cli import COMMANDS, STATUS, files, info, lab, main, selftest
+from d2lmini import engine
+from d2lmini.cli import COMMANDS, STATUS, files, info, lab, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,8 +36,8 @@ def test_help_names_the_commands_and_what_the_status_means(capsys):
     with pytest.raises(SystemExit) as left:
         main(["--help"])
     said = capsys.readouterr().out
-    assert left.value.code == 0 and said.endswith(STATUS) and len(COMMANDS) == 5
-    assert re.findall(r"^    (\w+) +\w", said, re.M) == "lab test run launch info assign".split()
+    assert left.value.code == 0 and said.endswith(STATUS) and len(COMMANDS) == 4
+    assert re.findall(r"^    (\w+) +\w", said, re.M) == "lab run launch info assign".split()
 
 
 def test_no_command_and_an_unknown_one_are_refused(monkeypatch, capsys):
@@ -106,39 +106,6 @@ def test_info_for_programs(tmp_path, monkeypatch, capsys):
     assert main(["info", "--for", "old.py", "--json"]) == 1
     [found] = json.loads(capsys.readouterr().out)
     assert found["file"] == "old.py" and found["missing"][0]["places"] == ["line 2", "line 3"]
-
-
-# --- test ---
-
-
-def test_every_check_holds_here(capsys):
-    assert main(["test"]) == 0
-    said = capsys.readouterr().out
-    for name in ("blas", "engine", "net"):
-        assert re.search(rf"^ok       {name} ", said, re.M)
-    # In a clone there is no wheel, and tests see no GPU; test_packaging.py installs a wheel.
-    assert re.search(r"^not run  gpus +no GPU is to be found", said, re.M)
-    assert re.fullmatch(r"[34] passed, 0 failed, [32] not run", said.splitlines()[-1])
-
-
-def test_a_check_that_fails_is_told_and_spoils_no_other(monkeypatch, capsys):
-    def check_broken() -> str:
-        raise AssertionError("wrong values")
-
-    def check_careless() -> str:
-        nd.random.normal(0, -1, shape=(2, 2))  # its error is noticed by no one but the engine
-        return "fine?"
-
-    def check_sound() -> str:
-        return "fine"
-
-    monkeypatch.setattr(selftest, "CHECKS", [check_broken, check_careless, check_sound])
-    assert main(["test"]) == 1
-    said = capsys.readouterr().out
-    assert "FAILED   broken     Traceback" in said and "AssertionError: wrong values\n" in said
-    assert "FAILED   careless   Traceback" in said and "scale must be 0 or more" in said
-    assert said.endswith("ok       sound      fine\n1 passed, 2 failed, 0 not run\n")
-    assert engine.stats().pending == 0
 
 
 # --- lab ---

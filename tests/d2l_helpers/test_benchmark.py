@@ -47,8 +47,6 @@ def test_quiet_prints_nothing(machine, capsys):
     timer = Benchmark("x", quiet=True)
     with timer:
         machine.spend(1)
-    timer.repeat(lambda: machine.spend(1), n=2)
-    timer(machine.spend)(1)
     assert capsys.readouterr().out == ""
 
 
@@ -62,52 +60,6 @@ def test_exceptions_pass_and_time_is_kept(machine, capsys, sync):
     assert timer.elapsed == pytest.approx(0.25)
     assert timer.in_flight == 1
     assert capsys.readouterr().out == "broken time: 0.2500 sec\n"
-
-
-# --- the decorator ---
-
-
-def test_decorates_functions_and_methods(machine, capsys):
-    timer = Benchmark("call")
-
-    @timer
-    def twice(x: int, *, plus: int = 0) -> int:
-        """Double x."""
-        machine.push(0.5, 1)
-        return 2 * x + plus
-
-    class Net:
-        size = 7
-
-        @Benchmark("forward", sync=True)
-        def forward(self, x):
-            machine.push(0.5, 1)
-            return self.size + x
-
-    assert twice(3, plus=1) == 7
-    assert (twice.__name__, twice.__doc__) == ("twice", "Double x.")
-    assert (timer.elapsed, timer.in_flight) == (pytest.approx(0.5), 1)
-    assert Net().forward(1) == 8
-    # 2.0: the worker first finishes what twice() left behind.
-    assert capsys.readouterr().out == "call time: 0.5000 sec\nforward time: 2.0000 sec\n"
-
-
-# --- repetitions ---
-
-
-def test_repeat_returns_all_times_and_keeps_the_median(machine, capsys):
-    durations = iter([0.1, 0.5, 0.2])
-    timer = Benchmark("dot")
-    times = timer.repeat(lambda: machine.spend(next(durations)), n=3)
-    assert times == timer.times == pytest.approx([0.1, 0.5, 0.2])
-    assert timer.elapsed == pytest.approx(0.2)
-    assert capsys.readouterr().out == "dot time: 0.2000 sec (median of 3)\n"
-
-
-def test_repeat_warns_of_work_in_flight(machine):
-    timer = Benchmark(quiet=True)
-    with pytest.warns(UserWarning, match=r"stopped with 2 operations in flight: 0\.2000 sec"):
-        timer.repeat(lambda: [machine.push(0.1, 1), machine.push(0.1, 1)], n=3)
 
 
 # --- memory, imports ---

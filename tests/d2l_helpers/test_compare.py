@@ -31,10 +31,10 @@ def test_warm_up_turns_and_rotation(machine):
 
         return run
 
-    verdict = compare({n: runner(n) for n in "abc"}, rounds=5, warmup=2)
-    # Two warm-ups and one calibration of each, then every round starts one name later; at the end,
+    verdict = compare({n: runner(n) for n in "abc"}, rounds=5)
+    # A warm-up and one calibration of each, then every round starts one name later; at the end,
     # beyond the clock, one of each is observed.
-    assert "".join(calls) == "aabbcc" + "abc" + "abc" + "bca" + "cab" + "abc" + "bca" + "abc"
+    assert "".join(calls) == "abc" + "abc" + "abc" + "bca" + "cab" + "abc" + "bca" + "abc"
     assert verdict.rounds == 5
 
 
@@ -72,9 +72,8 @@ def test_tiny_functions_are_repeated_until_the_clock_can_tell(machine):
     ("candidates", "options", "error", "message"),
     [
         ({"a": list}, {}, ValueError, "two or more candidates"),
-        ({"a": list, "b": [1]}, {}, TypeError, "b must be a function .* got list"),
+        ({"a": list, "b": [1]}, {}, TypeError, "b must be a function, got list"),
         ({"a": list, "b": dict}, {"rounds": 0}, ValueError, "rounds >= 1"),
-        ({"a": list, "b": dict}, {"warmup": -1}, ValueError, "warmup >= 0"),
     ],
 )
 def test_impossible_races_are_refused(candidates, options, error, message):

@@ -40,7 +40,7 @@ def test_results_by_name_with_a_unit(capsys):
         (lambda: Experiment(add), TypeError, "missing a required argument: .x.; give"),
         (lambda: Experiment(add, x=(1, 2, 3, 4)), TypeError, "x: a slider is made of two or three"),
         (lambda: Experiment(add, x=[]), ValueError, "x: an empty list leaves no choice"),
-        (lambda: Experiment(lambda: "text"), TypeError, "the function gave str; expected a number"),
+        (lambda: Experiment(lambda: "text"), TypeError, "the function gave str; expected numbers"),
         (lambda: Experiment(lambda: nd.ones((2,))), TypeError, "the function gave NDArray;"),
         (lambda: Experiment(lambda n: 1 / n, n=0), ZeroDivisionError, "by zero"),
     ],
@@ -67,7 +67,7 @@ def test_a_run_in_the_background_reports_progress_and_is_cancelled():
 
 
 @pytest.mark.parametrize("parameters", [{"x": (0, 20)}, {"x": 1, "y": [1, 2]}, {"x": True}])
-def test_runs_are_drawn_over_what_differs_or_as_bars(parameters):
+def test_runs_are_drawn_over_what_differs_or_their_numbers(parameters):
     pytest.importorskip("matplotlib")
     experiment = Experiment(add, **parameters)
     for value in range(MOST + 3 if "x" in parameters and len(parameters) == 1 else 2):

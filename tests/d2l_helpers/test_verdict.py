@@ -60,30 +60,8 @@ def test_three_candidates_are_judged_against_the_first():
         "b is 2.0 times faster than a (2.0-2.0); "
         "no measurable difference between a and c (1.01-1.01); 5 rounds"
     )
-    assert list(verdict.ratios) == ["b", "c"]
     assert says(verdict) == "no_difference"
     assert verdict.relation("b", "c") == "faster"
-
-
-TEXTS = {
-    "faster": "it is {times} faster",
-    "slower": "it is {times} slower",
-    "no_difference": "all the same{why}",
-}
-
-
-@pytest.mark.parametrize(
-    ("last", "rounds", "told"),
-    [
-        (1 / 1.9, 6, "verdict: it is 1.9 times faster"),
-        (12.0, 6, "verdict: it is 12 times slower"),
-        (1.01, 6, "verdict: all the same"),
-        (2.0, 4, "verdict: too few rounds to compare a and b (4 rounds, at least 5 are needed)"),
-    ],
-)
-def test_a_text_has_a_sentence_for_each_outcome(last, rounds, told):
-    verdict = Verdict.from_times({"a": [1.0] * rounds, "b": [last] * rounds})
-    assert " ".join(verdict.tell(**TEXTS).split()) == told
 
 
 def test_the_interval_holds_the_true_ratio_as_often_as_it_should():
@@ -156,10 +134,8 @@ def loaded(elsewhere: float, times: list[float]) -> Verdict:
 
 
 def test_the_load_is_named():
-    told = {"faster": "{times} faster", "slower": "slower", "no_difference": "equal"}
     busy, calm = (loaded(cores, [0.5] * 10) for cores in (0.93, 0.2))
     assert " ".join(str(busy).split()).endswith(
         "(2.0-2.0, 10 rounds, other programs on 0.9 of 2 cores)"
     )
-    assert busy.tell(**told) == "verdict: 2.0 times faster (other programs on 0.9 of 2 cores)"
-    assert "other" not in str(calm) and calm.tell(**told) == "verdict: 2.0 times faster"
+    assert "other" not in str(calm)

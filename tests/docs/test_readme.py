@@ -11,7 +11,7 @@ from nbval.plugin import get_sanitize_patterns
 from repository import PYPROJECT
 
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
-from d2lmini.compat.mxnet_alias.ask import ask
+from d2lmini.compat.mxnet_alias.examine import ask
 
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING = (

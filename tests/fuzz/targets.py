@@ -22,7 +22,7 @@ import valid
 from guard import Failure, Guard, Limits
 
 from d2lmini import MXNetError, nd, num_gpus, optimizer, profiler, sym
-from d2lmini.compat.mxnet_alias import notebook
+from d2lmini.compat.mxnet_alias import runner
 from d2lmini.gluon import checkpoint
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
@@ -177,10 +177,10 @@ def _restore(path: str, data: bytes) -> None:
 
 
 def _read_notebook(path: str, data: bytes) -> None:
-    for cell in notebook.read_cells(path):
+    for cell in runner.read_cells(path):
         assert isinstance(cell.source, str)
         try:
-            notebook.plain_python(cell.source, lambda line: "pass")
+            runner.plain_python(cell.source, lambda line: "pass")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # the program's own: shown as Python shows it, with status 1
 

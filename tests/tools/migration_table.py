@@ -19,8 +19,8 @@ import small_programs
 
 from d2lmini import install_as_mxnet, nd, np, sym
 from d2lmini.compat.left_out import Missing
-from d2lmini.compat.mxnet_alias import ask, uninstall
-from d2lmini.compat.mxnet_alias.examine import DIFFERENCES
+from d2lmini.compat.mxnet_alias import uninstall
+from d2lmini.compat.mxnet_alias.examine import DIFFERENCES, reason_in
 
 #: What a program that is no part of MXNet has no use for.
 INNER = re.compile(
@@ -50,7 +50,7 @@ def look_up(path: str, names: list[str]) -> Found:
         except AttributeError as problem:
             message = str(problem)
         if message is not None:
-            reason = ask.left_out(message)
+            reason = reason_in(message)
             assert reason is not None, f"{path}.{name}: {message}"
             left_out[name] = reason.removeprefix("left out: ").partition(";")[0]
     uninstall()

@@ -26,10 +26,10 @@ def install(mx):
     # A stopwatch of the library also counts what is pending.
     mx.base.callsite, mx.engine.waitall = ModuleType("callsite"), mx.nd.waitall
     mx.engine.stats = lambda: SimpleNamespace(pending=0)
-    from d2lmini.compat.books import loops, models, second
+    from d2lmini.compat.books import second, shared
 
     # What both editions share calls nd's operations, which take np's arrays in d2lmini only.
-    models.nd = loops.nd = SimpleNamespace(
+    shared.nd = SimpleNamespace(
         add_n=lambda *arrays: sum(arrays), dot=mx.np.dot, maximum=mx.np.maximum,
         minimum=mx.np.minimum, relu=mx.npx.relu, sqrt=mx.np.sqrt, zeros_like=mx.np.zeros_like,
     )  # fmt: skip

@@ -70,7 +70,7 @@ def curves(board):
     return {name: [(p.x, p.y) for p in points] for name, points in board.data.items()}
 
 
-# -- oop.py and models.py --------------------------------------------------------------------------
+# -- classes.py -----------------------------------------------------------------------------------
 
 
 def data_of(d2l, *arrays, batch_size, num_train):

@@ -6,12 +6,8 @@
 Both work after `d2lmini.install_as_mxnet()`, and in programs that `d2lmini run` starts. The
 editions share their loops; each has the names, signatures and printed lines of its book:
 
-    loops.py      one step, one epoch, one optimizer after the other
-    models.py     Residual, resnet18, linear regression, a convolution by hand
-    figures.py    curves, pictures, boxes, the path of an optimizer
-    files.py      data that must be on this machine
-    characters.py batches of a text, a net that writes; recurrent nets of the first edition
-    first.py      the first edition's data and training
+    shared.py     one epoch, one step, small models, files on this machine, figures
+    first.py      the first edition's data and training, nets that write
     second/       the second edition
 
 `d2lmini/addons.py` says which name of `d2lmini.d2l` is in which of these files.

@@ -38,11 +38,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 import d2lmini
 from d2lmini.addons import MODULES
 from d2lmini.base import alias
 from d2lmini.compat.left_out import Missing, stand_in
-from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
 
 __all__ = ["install_as_mxnet", "installed", "uninstall"]
 
@@ -353,3 +354,54 @@ def uninstall() -> None:
         vars(module)[name] = former
         if former is _ABSENT:
             del vars(module)[name]
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+def _convert_by(kind: type) -> Any:
+    """A method that converts the array's one element."""
+    return lambda array: kind(array._number())
+
+
+class OneElementArray(np.ndarray):
+    """What `asnumpy` gives under the alias: an array that is a number, too, if it has one element.
+
+    Programs written for MXNet print `"%f" % loss.mean().asnumpy()`, of shape (1,). NumPy 2.4 takes
+    only arrays without axes for numbers; NumPy at that time took every array of one element.
+
+    >>> import math
+    >>> x = np.array([[2.25]], "float32").view(OneElementArray)
+    >>> "%f, %d" % (x, x), float(x), round(x, 1), math.sqrt(x), f"{x:.3f}"
+    ('2.250000, 2', 2.25, 2.2, 1.5, '2.250')
+
+    Otherwise it is an ndarray: it prints, pickles and copies as an ndarray, slices and results of
+    ufuncs behave like it, and numbers computed from it are NumPy's scalars. NumPy at that time had
+    no `round` and `format` for arrays; this class has both.
+    """
+
+    __float__ = _convert_by(float)
+    __int__ = __trunc__ = _convert_by(int)
+    __complex__ = _convert_by(complex)
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return round(self._number(), ndigits)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number(), spec) if spec else str(self)
+
+    def _number(self) -> Any:
+        """The one element as a Python number; for more a TypeError, in old NumPy's words."""
+        if self.size != 1:
+            raise TypeError("only size-1 arrays can be converted to Python scalars")
+        return self.item()
+
+    # NumPy asks a subclass how to wrap results, and would leave those without axes arrays.
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else array.view(type(self))
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(np.ndarray).__reduce_ex__(protocol)

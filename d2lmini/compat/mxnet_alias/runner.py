@@ -7,82 +7,79 @@ For the program everything is as if Python had started it: `__name__` is "__main
 its own, its folder comes first on `sys.path`, and a traceback shows only its lines. A notebook's
 code cells run in order in one namespace; the value of a cell's last line is printed, and a
 traceback names the cell.
+
+IPython's syntax in a cell is changed only at lines where Python finds a syntax error: the `%` at
+the begin of a formula's second line is Python, and so is a line of a string.
+
+>>> print(plain_python("%matplotlib inline\\nx = (7\\n  % 4)\\n!ls", lambda line: "pass"))
+pass
+x = (7
+  % 4)
+pass
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import json
 import linecache
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any
+from types import ModuleType, TracebackType
+from typing import Any, NamedTuple
 
 from d2lmini.base.scopes import contextmanager
-from d2lmini.compat.mxnet_alias import failure, install_as_mxnet
-from d2lmini.compat.mxnet_alias.notebook import Cell, parse, read_cells, to_python
+from d2lmini.compat.mxnet_alias import install_as_mxnet
 
 #: The environment variable with the program's path, for child processes (see `spawned.py`).
 PROGRAM = "D2LMINI_PROGRAM"
 
 
-def run(
-    path: str | os.PathLike[str],
-    arguments: Sequence[str] = (),
-    keep_going: bool = False,
-) -> int:
+class Cell(NamedTuple):
+    """A code cell: its name in messages, "cell 3", and its text. Cells of all kinds count, from 1;
+    the one cell of a script has the name ""."""
+
+    name: str
+    source: str
+
+
+def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int:
     """Run a .py or .ipynb file as the program; returns its exit status.
 
-    Errors of the program are printed as Python prints them and give 1; SystemExit passes through.
-    A notebook ends at the first cell that fails, or runs all cells (`keep_going`).
-    FileNotFoundError when there is no such file, ValueError for a notebook that cannot be read.
+    Errors of the program are printed as Python prints them and give 1; SystemExit passes through. A
+    notebook ends at the first cell that fails. FileNotFoundError when there is no such file,
+    ValueError for a notebook that cannot be read.
     """
     path = os.fspath(path)
     notebook = path.endswith(".ipynb")
-    cells = read_cells(path) if notebook else []
+    cells = read_cells(path) if notebook else [Cell("", "")]
     source = b"" if notebook else Path(path).read_bytes()
     install_as_mxnet()
-    failures: list[failure.Failure] = []
     with _as_main(path, arguments, notebook) as module:
-        for index, cell in enumerate(cells or [Cell("", "")]):
-            file = f"{path}, {cell.name}" if cell.name else path
+        for number, cell in enumerate(cells, start=1):
+            file = f"{path}, {cell.name}" if notebook else path
             try:
                 if notebook:
                     _run_cell(cell, file, module)
                 else:
                     exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+            except SystemExit:
+                raise
             except BaseException as error:
-                if isinstance(error, SystemExit):
-                    if failures and not error.code:  # the program ends here, and has failed
-                        break
-                    raise
-                failures.append(failure.describe(error, file, cell.name))
-                left = len(cells) - 1 - index
                 _show(error)
-                if isinstance(error, KeyboardInterrupt):
-                    return 130
-                if not keep_going:
-                    break
-    if notebook and failures:
-        _summarize(len(cells), left, failures, keep_going)
-    return int(bool(failures))
-
-
-def _summarize(cells: int, left: int, failures: list[failure.Failure], keep_going: bool) -> None:
-    """Print which cells failed, or how many did not run after the first that did."""
-    words = []
-    if keep_going:
-        words.append(f"{len(failures)} of {cells} code cells failed:")
-        words += [f"  {row.place}: {row.error}" for row in failures]
-    elif left:
-        words.append(f"{failures[0].place} failed; {left} of {cells} code cells were not run ")
-        words[0] += "(run --keep-going runs all)"
-    sys.stdout.flush()
-    print(*words, sep="\n", end="\n" if words else "", file=sys.stderr)
+                if number < len(cells):
+                    place, left = _place(error, file, cell.name), len(cells) - number
+                    print(f"{place} failed; {left} more code cells were not run", file=sys.stderr)
+                return 130 if isinstance(error, KeyboardInterrupt) else 1
+    return 0
 
 
 @contextmanager
@@ -111,31 +108,69 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
             os.environ[PROGRAM] = program
 
 
+# -- errors ----------------------------------------------------------------------------------------
+
+
 def _show(error: BaseException) -> None:
-    """Print the error, without the frames of this folder at its beginning, and what to do."""
+    """Print the error, without the frames of this folder at its beginning."""
     sys.stdout.flush()
+    ours = (os.path.dirname(__file__), contextlib.__file__)
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
+        frames = frames.tb_next
     if sys.excepthook is sys.__excepthook__:
         # Python's own hook looks lines up in files only, and a cell is not a file before 3.13.
-        print(failure.as_python_prints(error), end="", file=sys.stderr)
+        traceback.print_exception(type(error), error, frames)
     else:
-        sys.excepthook(type(error), error, failure.own_frames(error))
-    if hint := failure.advice(error):
-        print(f"Hint: {hint}", file=sys.stderr)
+        sys.excepthook(type(error), error, frames)
 
 
-# -- notebooks ----------------------------------------------------------------------------------
+def _place(error: BaseException, file: str, cell: str) -> str:
+    """The innermost line of the file in the traceback: "cell 3, line 2"."""
+    steps = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in steps if frame.f_code.co_filename == file]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        lines = [error.lineno or 1]
+    return f"{cell}, line {lines[-1]}" if lines else cell
+
+
+# -- notebooks -------------------------------------------------------------------------------------
+
+_IPYTHON = re.compile(r"[%!?]|\S.*\?$|[\w\s,.*\[\]]+=\s*[%!]")
+# Commands of IPython that have no effect on a program that runs from top to bottom.
+_SILENT = ("matplotlib", "config", "load_ext", "autoreload", "reload_ext", "pylab")
+# Commands that run the rest of their line, or of their cell.
+_TRANSPARENT = ("time", "timeit", "prun", "capture")
+
+
+def read_cells(path: str) -> list[Cell]:
+    """The code cells of a notebook of any format; ValueError if the file is no notebook."""
+    found = []
+    try:
+        book = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        cells = book["cells"] if "cells" in book else book["worksheets"][0]["cells"]
+        for number, cell in enumerate(cells, start=1):
+            if cell["cell_type"] == "code":
+                source = cell.get("source", cell.get("input", ""))
+                text = source if isinstance(source, str) else "".join(source)
+                found.append(Cell(f"cell {number}", text))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as problem:
+        words = repr(problem)[:300]
+        raise ValueError(f"{path} is not a readable notebook: {words}") from None
+    return found
 
 
 def _run_cell(cell: Cell, name: str, module: ModuleType) -> None:
     """Execute a cell; print the value of an expression at its end, unless a `;` follows."""
     linecache.cache[name] = _lines(cell.source, name)
-    source = to_python(cell, name)
+    source = _to_python(cell, name)
     linecache.cache[name] = _lines(source, name)
     tree = parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(_compile(tree, name), vars(module))
+    exec(compile(tree, name, "exec", dont_inherit=True), vars(module))
     if isinstance(last, ast.Expr):
-        value = eval(_compile(ast.Expression(last.value), name), vars(module))
+        expression = compile(ast.Expression(last.value), name, "eval", dont_inherit=True)
+        value = eval(expression, vars(module))
         if not source.rstrip().endswith(";"):
             sys.displayhook(value)
 
@@ -144,12 +179,71 @@ def _lines(source: str, name: str) -> tuple[int, None, list[str], str]:
     return len(source), None, source.splitlines(keepends=True), name
 
 
-def _compile(tree: ast.Module | ast.Expression, name: str) -> CodeType:
-    mode = "exec" if isinstance(tree, ast.Module) else "eval"
-    return compile(tree, name, mode, dont_inherit=True)
-
-
 def _display(*values: Any) -> None:
     """The `display` of notebooks: print each value."""
     for value in values:
         print(repr(value))
+
+
+def _to_python(cell: Cell, name: str) -> str:
+    """The cell's text without IPython's syntax, with the same line numbers: `%time` and its kin run
+    what follows them, and what only IPython understands is left out with a note. SyntaxError, in a
+    file called `name`, if a line is neither Python nor IPython."""
+    source = cell.source
+    if source.startswith("%%"):
+        first, _, rest = source.partition("\n")
+        if first[2:].partition(" ")[0].strip() not in _TRANSPARENT:
+            return _leave_out(cell, "the whole cell", first)
+        source = "\n" + rest
+    return plain_python(source, lambda line: _line_to_python(cell, line), name)
+
+
+def _line_to_python(cell: Cell, line: str) -> str | None:
+    if not is_ipython(line):
+        return None
+    command, _, rest = line[1:].partition(" ") if line.startswith("%") else ("", "", "")
+    if command in _TRANSPARENT:
+        return rest.strip() or "pass"
+    if command == "matplotlib":
+        # There is no page for figures: draw them in memory, for savefig.
+        os.environ.setdefault("MPLBACKEND", "Agg")
+    return "pass" if command in _SILENT else _leave_out(cell, "this line", line)
+
+
+def is_ipython(line: str) -> bool:
+    """True if a line that is not Python looks like IPython's: `%magic`, `!command`, `help?`."""
+    return _IPYTHON.match(line.strip()) is not None
+
+
+def _leave_out(cell: Cell, what: str, text: str) -> str:
+    print(f"{cell.name}: {what} is left out, only IPython understands it: {text}", file=sys.stderr)
+    return "pass"
+
+
+def plain_python(source: str, translate: Callable[[str], str | None], name: str = "<cell>") -> str:
+    """The source with the same number of lines, all of them Python.
+
+    `translate` gets each line that is not Python, without its indentation, and returns the Python
+    for it. If it returns None, the SyntaxError is raised, in a file called `name`.
+    """
+    lines = source.split("\n")
+    while True:
+        try:
+            parse("\n".join(lines), name)
+            return "\n".join(lines)
+        except SyntaxError as error:
+            number = (error.lineno or 1) - 1
+            line = lines[number] if number < len(lines) else ""
+            plain = translate(line.strip())
+            if plain is None or plain == line.strip():
+                raise
+            lines[number] = line[: len(line) - len(line.lstrip())] + plain
+
+
+def parse(source: str, name: str = "<cell>") -> ast.Module:
+    """The syntax tree; SyntaxError, or ValueError for text with null bytes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        tree = compile(source, name, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    assert isinstance(tree, ast.Module)
+    return tree

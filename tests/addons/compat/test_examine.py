@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from d2lmini import mxnet_alias
-from d2lmini.compat.mxnet_alias import ask
-from d2lmini.compat.mxnet_alias.examine import DIFFERENCES, examine
-from d2lmini.compat.mxnet_alias.names_used import names_used
+from d2lmini.compat.mxnet_alias.examine import DIFFERENCES, ask, examine, names_used
 
 
 @pytest.fixture(autouse=True)
@@ -77,18 +75,18 @@ def test_the_names_that_a_program_uses(source, names):
 def test_the_library_is_asked(monkeypatch):
     """A name that is there from now on is not missing."""
     mxnet_alias.install_as_mxnet()
-    assert ask.ask("mxnet.nd.frobnicate") == "MXNet 1.9.1 has no such name either"
-    assert ask.ask("mxnet.nd.SVMOutput") == "left out: few programs use it"
-    assert ask.ask("mxnet.image.foo") == "left out: MXNet's image operations"
-    assert ask.ask("mxnet.kv.kvstore_server").startswith("left out: MXNet's parameter servers")
-    assert ask.ask("mxnet.gluon.nonsense.foo") == "MXNet 1.9.1 has no such name either"
-    assert ask.ask("d2lzh.nonsense") == "d2lmini has no such name"
+    assert ask("mxnet.nd.frobnicate") == "MXNet 1.9.1 has no such name either"
+    assert ask("mxnet.nd.SVMOutput") == "left out: few programs use it"
+    assert ask("mxnet.image.foo") == "left out: MXNet's image operations"
+    assert ask("mxnet.kv.kvstore_server").startswith("left out: MXNet's parameter servers")
+    assert ask("mxnet.gluon.nonsense.foo") == "MXNet 1.9.1 has no such name either"
+    assert ask("d2lzh.nonsense") == "d2lmini has no such name"
     import mxnet
 
     monkeypatch.setattr(mxnet.nd, "frobnicate", len, raising=False)
-    assert ask.ask("mxnet.nd.frobnicate") is None
-    assert ask.ask("mxnet.nd.random.uniform") is None
-    assert ask.ask("mxnet.__version__.split") is None
+    assert ask("mxnet.nd.frobnicate") is None
+    assert ask("mxnet.nd.random.uniform") is None
+    assert ask("mxnet.__version__.split") is None
 
 
 def test_every_name_of_a_difference_is_here():
@@ -97,7 +95,7 @@ def test_every_name_of_a_difference_is_here():
     names = " ".join(row.names for row in DIFFERENCES).split()
     assert names
     for name in names:
-        assert ask.ask(f"mxnet.{name.partition('(')[0]}") is None, name
+        assert ask(f"mxnet.{name.partition('(')[0]}") is None, name
 
 
 # --- programs ---

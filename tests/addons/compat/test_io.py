@@ -34,28 +34,6 @@ def test_discard_drops_it():
     assert epoch(io.NDArrayIter(X, Y, 25, last_batch_handle="discard")) == []
 
 
-def test_roll_over_begins_the_next_epoch_with_it():
-    batches = io.NDArrayIter(X, Y, 3, last_batch_handle="roll_over")
-    assert epoch(batches) == [([0, 1, 2], 0), ([3, 4, 5], 0), ([6, 7, 8], 0)]
-    batches.reset()
-    assert epoch(batches) == [([9, 0, 1], 1), ([2, 3, 4], 0), ([5, 6, 7], 0)]
-    batches.reset()
-    assert [labels for labels, _ in epoch(batches)] == [[8, 9, 0], [1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    batches.reset()
-    next(batches)
-    batches.reset()  # before the end: nothing is left over
-    assert epoch(batches)[0] == ([0, 1, 2], 0)
-    batches.hard_reset()
-    assert epoch(batches)[0] == ([0, 1, 2], 0)
-    # An epoch shorter than a batch is left over as a whole.
-    large = io.NDArrayIter(X, Y, 25, last_batch_handle="roll_over")
-    seen = []
-    for _ in range(5):
-        seen += [i for labels, _ in epoch(large) for i in labels]
-        large.reset()
-    assert seen == [*range(10)] * 5
-
-
 def test_shuffling_keeps_pairs_and_follows_numpys_seed():
     def orders(handle: str) -> list:
         np.random.seed(4)
@@ -71,13 +49,10 @@ def test_shuffling_keeps_pairs_and_follows_numpys_seed():
             batches.reset()
         return seen
 
-    for handle in ("pad", "discard", "roll_over"):
+    for handle in ("pad", "discard"):
         first = orders(handle)
         assert orders(handle) == first and first[0] != first[1]
     assert all(sorted(rows[:10]) == [*range(10)] for rows in orders("pad"))
-    # Every element once before any comes again.
-    rolled = [i for rows in orders("roll_over") for i in rows]
-    assert sorted(rolled[:10]) == sorted(rolled[10:20]) == [*range(10)]
 
 
 def test_what_it_takes_and_says():
@@ -109,7 +84,7 @@ def test_a_batch_is_a_copy():
         ({"data": None}, ValueError, "at least one array"),
         ({"data": []}, ValueError, "at least one array"),
         ({"data": X, "batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
-        ({"data": X, "last_batch_handle": "keep"}, ValueError, "'pad', 'discard' or 'roll_over'"),
+        ({"data": X, "last_batch_handle": "keep"}, ValueError, "must be 'pad' or 'discard'"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict, error: type, words: str):

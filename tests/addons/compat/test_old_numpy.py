@@ -18,7 +18,7 @@ import pytest
 from generators.agree import as_mxnet
 
 from d2lmini import nd
-from d2lmini.compat.mxnet_alias.old_numpy import OneElementArray
+from d2lmini.compat.mxnet_alias import OneElementArray
 from d2lmini.gluon import data as gdata
 
 NUMBERS = """

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from d2lmini import np, npx
-from d2lmini.compat.books.second import plots
+from d2lmini.compat.books import shared
 from d2lmini.d2l import mxnet as d2l
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -73,7 +73,7 @@ def notebook(monkeypatch):
     """A notebook that remembers what it shows."""
     display = pytest.importorskip("IPython.display")
     shown = []
-    monkeypatch.setattr(plots, "_in_notebook", lambda: True)
+    monkeypatch.setattr(shared, "_in_notebook", lambda: True)
     monkeypatch.setattr(display, "display", shown.append)
     monkeypatch.setattr(display, "clear_output", lambda wait: None)
     return shown

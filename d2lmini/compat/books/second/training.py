@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any
 
 from d2lmini import gluon, init, npx
-from d2lmini.compat.books import loops
-from d2lmini.compat.books.loops import Batches, Net
-from d2lmini.compat.books.second.oop import HyperParameters
-from d2lmini.compat.books.second.plots import redraw
+from d2lmini.compat.books import shared
+from d2lmini.compat.books.second.classes import HyperParameters
+from d2lmini.compat.books.shared import Batches, Net
 from d2lmini.context import Context
 from d2lmini.d2l import benchmark
 from d2lmini.d2l import helpers as core
@@ -65,9 +64,9 @@ class Benchmark(benchmark.Benchmark):
         super().__init__(description, **options)
         self.description = self.prefix
 
-    def _print(self, note: str = "") -> None:
+    def _print(self) -> None:
         if not self.quiet:
-            print(f"{self.description}: {self.elapsed:.4f} sec{note}")
+            print(f"{self.description}: {self.elapsed:.4f} sec")
 
 
 class Accumulator:
@@ -115,14 +114,14 @@ class Animator(HyperParameters):
                 self.X[i].append(float(a))
                 self.Y[i].append(float(b))
         curves = zip(self.X, self.Y, self.fmts)
-        redraw(self, ((*curve, {}) for curve in curves), self.legend, grid=True)
+        shared.redraw(self, ((*curve, {}) for curve in curves), self.legend, grid=True)
 
 
 def grad_clipping(net: Any, theta: float) -> None:
     """Scale the gradients so that their common norm is at most `theta`."""
     is_block = isinstance(net, nn.Block)
     params = [p.data() for p in net.collect_params().values()] if is_block else net.params
-    loops.grad_clipping(params, theta)
+    shared.grad_clipping(params, theta)
 
 
 # -- classifiers -----------------------------------------------------------------------------------
@@ -137,29 +136,27 @@ def accuracy(y_hat: Any, y: Any) -> float:
 
 def evaluate_accuracy(net: Net, data_iter: Batches) -> float:
     """The share of right predictions."""
-    return core.evaluate_accuracy(data_iter, net, split=loops.keep_whole)
+    return core.evaluate_accuracy(data_iter, net, split=shared.keep_whole)
 
 
 def evaluate_accuracy_gpu(net: Any, data_iter: Batches, device: Context | None = None) -> float:
     """The share of right predictions, computed on `device` (None: where the net is)."""
-    return core.evaluate_accuracy(data_iter, net, device or loops.devices_of(net)[0])
+    return core.evaluate_accuracy(data_iter, net, device or shared.devices_of(net)[0])
 
 
 def train_epoch_ch3(net: Net, train_iter: Batches, loss: Net, updater: Any) -> tuple[float, float]:
     """One pass: (mean loss, share of right predictions). updater: a Gluon Trainer, or a function
     of the batch size."""
     step = updater.step if isinstance(updater, gluon.Trainer) else updater
-    return loops.train_epoch(net, train_iter, loss, step, [cpu()], loops.keep_whole)[:2]
+    return shared.train_epoch(net, train_iter, loss, step, [cpu()], shared.keep_whole)[:2]
 
 
 def train_ch3(
     net: Net, train_iter: Batches, test_iter: Batches, loss: Net, num_epochs: int, updater: Any
 ) -> None:
     """Train a classifier, and draw its progress."""
-    animator = _animator(num_epochs, [0.3, 0.9])
-    for epoch in range(num_epochs):
-        train_metrics = train_epoch_ch3(net, train_iter, loss, updater)
-        animator.add(epoch + 1, (*train_metrics, evaluate_accuracy(net, test_iter)))
+    step = updater.step if isinstance(updater, gluon.Trainer) else updater
+    _train(net, train_iter, test_iter, loss, step, num_epochs, [cpu()], shared.keep_whole)
 
 
 def train_ch6(
@@ -172,7 +169,7 @@ def train_ch6(
     net.initialize(force_reinit=True, ctx=device, init=init.Xavier())
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": lr})
-    _train(net, train_iter, test_iter, loss, trainer.step, num_epochs, device, split_batch, None)
+    _tell(device, _train(net, train_iter, test_iter, loss, trainer.step, num_epochs, [device]))
 
 
 def train_batch_ch13(
@@ -181,7 +178,7 @@ def train_batch_ch13(
 ) -> tuple[float, float]:  # fmt: skip
     """One step: (the sum of the losses, the number of right predictions)."""
     step = partial(trainer.step, ignore_stale_grad=True)
-    l, hits = loops.train_batch(net, features, labels, loss, step, devices, split_f)
+    l, hits = shared.train_batch(net, features, labels, loss, step, devices, split_f)
     return float(l), float(hits)
 
 
@@ -192,35 +189,27 @@ def train_ch13(
     """Train a classifier on all `devices` (None: all GPUs); draws and prints its progress."""
     devices = devices or try_all_gpus()
     step = partial(trainer.step, ignore_stale_grad=True)
-    _train(net, train_iter, test_iter, loss, step, num_epochs, devices, split_f, [0, 1])
+    _tell(devices, _train(net, train_iter, test_iter, loss, step, num_epochs, devices, split_f))
 
 
 def _train(
     net: Any, train_iter: Any, test_iter: Batches, loss: Net, step: Net, num_epochs: int,
-    ctx: Context | list[Context], split_f: Split, ylim: Any,
-) -> None:  # fmt: skip
-    """The loop of both functions. The clock runs while a batch is computed."""
-    devices = [ctx] if isinstance(ctx, Context) else ctx
-    timer, num_batches, metric = Timer(), len(train_iter), Accumulator(3)
-    animator = _animator(num_epochs, ylim)
-    for epoch in range(num_epochs):
-        metric.reset()
-        for i, (X, y) in enumerate(train_iter, start=1):
-            timer.start()
-            l, hits = loops.train_batch(net, X, y, loss, step, devices, split_f)
-            metric.add(l, hits, y.shape[0])
-            timer.stop()
-            train_metrics = metric[0] / metric[2], metric[1] / metric[2]
-            if i % max(1, num_batches // 5) == 0 or i == num_batches:
-                animator.add(epoch + i / num_batches, (*train_metrics, None))
-        test_acc = core.evaluate_accuracy(test_iter, net, devices, split_f)
-        animator.add(epoch + 1, (None, None, test_acc))
-    mean_loss, train_acc = train_metrics
-    print(f"loss {mean_loss:.3f}, train acc {train_acc:.3f}, test acc {test_acc:.3f}")
-    print(f"{metric[2] * num_epochs / timer.sum():.1f} examples/sec on {ctx!s}")
-
-
-def _animator(num_epochs: int, ylim: Any) -> Animator:
-    """The curves of a classifier."""
+    devices: list[Context], split_f: Split = split_batch,
+) -> list[shared.Epoch]:  # fmt: skip
+    """The loop of all three functions, whose curves have a point for each epoch."""
     legend = ["train loss", "train acc", "test acc"]
-    return Animator(xlabel="epoch", xlim=[1, num_epochs], ylim=ylim, legend=legend)
+    animator = Animator(xlabel="epoch", xlim=[1, num_epochs], ylim=[0, 1], legend=legend)
+    epochs = []
+    for epoch in shared.train_epochs(
+        net, train_iter, test_iter, loss, step, num_epochs, devices, split_f
+    ):
+        epochs.append(epoch)
+        animator.add(len(epochs), epoch[:3])
+    return epochs
+
+
+def _tell(ctx: Context | list[Context], epochs: list[shared.Epoch]) -> None:
+    """Print how the last epoch ended, and the speed of all."""
+    last, n = epochs[-1], sum(epoch.n for epoch in epochs)
+    print(f"loss {last.loss:.3f}, train acc {last.acc:.3f}, test acc {last.test_acc:.3f}")
+    print(f"{n / sum(epoch.train_s for epoch in epochs):.1f} examples/sec on {ctx!s}")

@@ -12,18 +12,26 @@ Arguments of their constructors become attributes:
 ...         self.save_hyperparameters(ignore=["steps"])
 >>> Model(0.1).lr, hasattr(Model(0.1), "steps")
 (0.1, False)
+>>> data = SyntheticRegressionData(w=np.array([2, -3.4]), b=4.2)
+>>> X, y = next(iter(data.train_dataloader()))
+>>> X.shape, y.shape, LinearRegressionScratch(num_inputs=2, lr=0.03)(X).shape
+((32, 2), (32, 1), (32, 1))
+
+`FashionMNIST` reads its files where they are (~/.mxnet/datasets/fashion-mnist) or can be fetched;
+otherwise it warns and takes the handwritten digits that come with scikit-learn, resized.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from d2lmini import autograd, gluon, np, npx
-from d2lmini.compat.books import loops
-from d2lmini.compat.books.second.plots import redraw
+from d2lmini import autograd, gluon, init, np, npx
+from d2lmini.compat.books import first, shared
+from d2lmini.d2l.helpers import digits
 from d2lmini.gluon import nn
 
 
@@ -89,7 +97,7 @@ class ProgressBoard(HyperParameters):
                 (*zip(*points), {"linestyle": style, "color": color})
                 for points, style, color in zip(self.data.values(), self.ls, self.colors)
             ]
-            redraw(self, curves, list(self.data), grid=False)
+            shared.redraw(self, curves, list(self.data), grid=False)
 
 
 class SGD(HyperParameters):
@@ -100,7 +108,7 @@ class SGD(HyperParameters):
 
     def step(self, _: int = 1) -> None:
         """One step, in place."""
-        loops.sgd(self.params, self.lr, 1)
+        shared.sgd(self.params, self.lr, 1)
 
 
 class Module(nn.Block, HyperParameters):
@@ -134,18 +142,15 @@ class Module(nn.Block, HyperParameters):
         label = ("train_" if train else "val_") + key
         self.board.draw(x, float(value), label, every_n=max(1, int(n)))
 
-    def _plot_loss(self, l: Any, train: bool) -> None:
-        self.plot("loss", l, train)
-
     def training_step(self, batch: Sequence[Any]) -> Any:
         """The loss of a batch (inputs, then the labels); draws it."""
         l = self.loss(self(*batch[:-1]), batch[-1])
-        self._plot_loss(l, train=True)
+        self.plot("loss", l, train=True)
         return l
 
     def validation_step(self, batch: Sequence[Any]) -> None:
         """Draw the loss of a batch."""
-        self._plot_loss(self.loss(self(*batch[:-1]), batch[-1]), train=False)
+        self.plot("loss", self.loss(self(*batch[:-1]), batch[-1]), train=False)
 
     def configure_optimizers(self) -> Any:
         """The optimizer: SGD with rate `lr`, of the Parameters or of the arrays of the model."""
@@ -156,31 +161,29 @@ class Module(nn.Block, HyperParameters):
 
     def get_scratch_params(self) -> list[Any]:
         """The arrays among the attributes of this model and of its parts."""
-        params = []
+        return [getattr(model, name) for model, name in self._scratch_params()]
+
+    def set_scratch_params_device(self, device: Any) -> None:
+        """Move the arrays among the attributes to a device."""
+        for model, name in self._scratch_params():
+            moved = getattr(model, name).as_in_ctx(device)
+            moved.attach_grad()
+            setattr(model, name, moved)
+
+    def _scratch_params(self) -> Iterator[tuple[Module, str]]:
+        """The places of these arrays; parts are attributes or in lists."""
         for name in dir(self):
             value = getattr(self, name, None)  # a name that is left out raises
             if isinstance(value, np.ndarray):
-                params.append(value)
-            if isinstance(value, Module):
-                params += value.get_scratch_params()
-        return params
+                yield self, name
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, Module):
+                    yield from part._scratch_params()
 
     def parameters(self) -> Any:
         """The Parameters, or, if there are none, a list of the arrays."""
         params = self.collect_params()
         return params if params.keys() else self.get_scratch_params()
-
-    def set_scratch_params_device(self, device: Any) -> None:
-        """Move the arrays among the attributes to a device."""
-        for name in dir(self):
-            value = getattr(self, name, None)  # a name that is left out raises
-            if isinstance(value, np.ndarray):
-                moved = value.as_in_ctx(device)
-                moved.attach_grad()
-                setattr(self, name, moved)
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, Module):
-                    part.set_scratch_params_device(device)
 
 
 class DataModule(HyperParameters):
@@ -205,13 +208,7 @@ class DataModule(HyperParameters):
         self, tensors: Sequence[Any], train: bool, indices: Any = slice(0, None)
     ) -> Any:
         """Batches of arrays, cut to `indices`; shuffled for training."""
-        return loops.load_array([array[indices] for array in tensors], self.batch_size, train)
-
-    def _part(self, tensors: Sequence[Any], train: bool) -> Any:
-        """Batches of the first `num_train` examples, or of the next `num_val`."""
-        first = self.num_train
-        places = slice(0, first) if train else slice(first, first + self.num_val)
-        return self.get_tensorloader(tensors, train, places)
+        return shared.load_array([array[indices] for array in tensors], self.batch_size, train)
 
 
 class Trainer(HyperParameters):
@@ -273,7 +270,7 @@ class Trainer(HyperParameters):
         params = model.parameters()
         if not isinstance(params, list):
             params = [param.data() for param in params.values()]
-        loops.grad_clipping(params, grad_clip_val)
+        shared.grad_clipping(params, grad_clip_val)
 
 
 class Classifier(Module):
@@ -305,3 +302,125 @@ class Classifier(Module):
         for layer in self.net:
             X = layer(X)
             print(layer.__class__.__name__, "output shape:\t", X.shape)
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+def get_dataloader_workers() -> int:
+    """The number of workers for a DataLoader: none, since its threads need none."""
+    return 0
+
+
+def synthetic_data(w: Any, b: Any, num_examples: int, noise: float = 0.01) -> tuple[Any, Any]:
+    """X and y = X w + b + noise, y as a column."""
+    X = np.random.randn(num_examples, len(w))
+    return X, np.dot(X, w.reshape((-1, 1))) + b + np.random.randn(num_examples, 1) * noise
+
+
+class SyntheticRegressionData(DataModule):
+    """Examples of a linear model with noise."""
+
+    def __init__(
+        self, w: Any, b: Any, noise: float = 0.01, num_train: int = 1000, num_val: int = 1000,
+        batch_size: int = 32,
+    ):  # fmt: skip
+        super().__init__()
+        self.save_hyperparameters()
+        self.X, self.y = synthetic_data(w, b, num_train + num_val, noise)
+
+    def get_dataloader(self, train: bool) -> Any:
+        """Batches of the first `num_train` examples, or of the others."""
+        places = slice(0, self.num_train) if train else slice(self.num_train, None)
+        return self.get_tensorloader((self.X, self.y), train, places)
+
+
+def _pictures(train: bool, resize: Any) -> Any:
+    """A data set of Fashion-MNIST, or of digits if its files can't be had."""
+    try:
+        return first.read_fashion_mnist(train, resize)
+    except ConnectionError as problem:
+        warnings.warn(
+            f"Fashion-MNIST is replaced by scikit-learn's handwritten digits. {problem}",
+            stacklevel=4,
+        )
+    X_train, y_train, X_test, y_test = digits(resize[0])
+    X, y = (X_train, y_train) if train else (X_test, y_test)
+    return gluon.data.ArrayDataset(np.array(X), y.astype("int32"))
+
+
+def show_images(
+    imgs: Any, num_rows: int, num_cols: int, titles: Any = None, scale: float = 1.5
+) -> Any:
+    """Draw pictures in a grid."""
+    return shared.show_images(imgs, num_rows, num_cols, scale, titles).flatten()
+
+
+class FashionMNIST(DataModule):
+    """Pictures of ten kinds of clothes, (N, 1, H, W) between 0 and 1, and their classes."""
+
+    def __init__(self, batch_size: int = 64, resize: tuple[int, int] = (28, 28)):
+        super().__init__()
+        self.save_hyperparameters()
+        self.train = _pictures(True, resize)
+        self.val = _pictures(False, resize)
+
+    def text_labels(self, indices: Iterable[Any]) -> list[str]:
+        """The names of the classes."""
+        return first.get_fashion_mnist_labels(indices)
+
+    def get_dataloader(self, train: bool) -> Any:
+        """Batches; shuffled for training."""
+        data = self.train if train else self.val
+        return gluon.data.DataLoader(data, self.batch_size, shuffle=train)
+
+    def visualize(self, batch: Any, nrows: int = 1, ncols: int = 8, labels: Any = ()) -> None:
+        """Draw the first pictures of a batch."""
+        X, y = batch
+        show_images(X.squeeze(1), nrows, ncols, titles=labels or self.text_labels(y))
+
+
+def load_data_fashion_mnist(batch_size: int, resize: Any = None) -> tuple[Any, Any]:
+    """Loaders for training and test; resize: the side length of the pictures, if another is
+    wanted."""
+    size = (resize, resize) if isinstance(resize, int) else tuple(resize or (28, 28))
+    data = FashionMNIST(batch_size, size)
+    return data.train_dataloader(), data.val_dataloader()
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+class LinearRegressionScratch(Module):
+    """Linear regression on arrays."""
+
+    def __init__(self, num_inputs: int, lr: float, sigma: float = 0.01):
+        super().__init__()
+        self.save_hyperparameters()
+        self.w = np.random.normal(0, sigma, (num_inputs, 1))
+        self.b = np.zeros(1)
+        self.w.attach_grad()
+        self.b.attach_grad()
+
+    def forward(self, X: Any) -> Any:
+        return shared.linreg(X, self.w, self.b)
+
+    def loss(self, y_hat: Any, y: Any) -> Any:
+        return shared.squared_loss(y_hat, y).mean()
+
+
+class LinearRegression(Module):
+    """Linear regression by Gluon's layer."""
+
+    def __init__(self, lr: float):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net: Any = nn.Dense(1)
+        self.net.initialize(init.Normal(sigma=0.01))
+
+    def loss(self, y_hat: Any, y: Any) -> Any:
+        return gluon.loss.L2Loss()(y_hat, y).mean()
+
+    def get_w_b(self) -> tuple[Any, Any]:
+        """Weight and bias."""
+        return self.net.weight.data(), self.net.bias.data()
