@@ -102,7 +102,9 @@ LEFT_OUT = {
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
     "transforms.Compose and Dataset.transform_first take any function of an image":
-        "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
+        """
+        *.transforms.Cast CropResize RandomApply *.transforms.RandomLighting RandomBrightness
+        RandomContrast RandomSaturation RandomHue RandomColorJitter""",
     "a call of the net infers the dtypes": "infer_type",
     "viz.print_summary(net(sym.var('data')), shape={'data': shape}) does the same": "*.summary",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",

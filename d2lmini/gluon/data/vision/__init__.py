@@ -1,8 +1,7 @@
 """Images: datasets and transforms.
 
 datasets    MNIST, FashionMNIST, CIFAR10, ImageFolderDataset
-transforms  Compose, Resize, ToTensor, Normalize, crops, flips, colours: as Blocks
-image_ops   the computations of transforms, as operations of the engine
+transforms  Compose, Resize, ToTensor, Normalize, crops, flips: as Blocks
 """
 
 from typing import NoReturn
