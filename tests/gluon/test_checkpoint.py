@@ -119,17 +119,14 @@ def test_older_ones_go(tmp_path):
     assert job.checkpoint.steps == [1, 2, 3, 4, 5]
 
 
-def test_a_step_can_be_saved_again(tmp_path):
+def test_a_step_is_saved_once(tmp_path):
     job = Job(tmp_path, every=1, keep=2)
     job.run(2)
+    before = (tmp_path / "step-00000002" / "whole.json").read_bytes()
     job.net[0].bias.set_data(nd.ones(5))
-    for _ in range(2):
-        job.checkpoint.save(2)
+    job.checkpoint.save(2)
+    assert (tmp_path / "step-00000002" / "whole.json").read_bytes() == before
     assert job.checkpoint.steps == [1, 2]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001", "step-00000002.3"]
-    again = Job(tmp_path)
-    assert again.checkpoint.restore() == 2
-    assert again.net[0].bias.data().asnumpy().tolist() == [1.0] * 5
 
 
 def test_what_a_killed_process_has_left_is_swept_up(tmp_path):
