@@ -52,8 +52,10 @@ LEFT_OUT = {
         list_loss_output_functions list_lp16_fp32_ops list_lp16_use_fp32_params""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
-    "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
-        "set_monitor_callback monitor Monitor",
+    "as are monitors; Block.register_forward_hook shows the outputs of a layer":
+        "set_monitor_callback monitor Monitor register_op_hook",
+    "save_parameters and load_parameters do the same for a net that is built alike":
+        "*Block.save *Block.load",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
     "simple_bind with the new shapes makes another": "Executor.reshape",
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",

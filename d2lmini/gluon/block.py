@@ -37,8 +37,6 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut
 from d2lmini.context import Context
-from d2lmini.device import files
-from d2lmini.gluon import naming
 from d2lmini.gluon.graphs import flatten as _flatten
 from d2lmini.gluon.graphs import regroup as _regroup
 from d2lmini.gluon.naming import _BlockScope
@@ -273,22 +271,6 @@ class Block:
         """Call `hook(block, inputs, output)` after each forward; the hook's result is ignored."""
         return HookHandle().attach(self._forward_hooks, hook)
 
-    def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op in Blocks that are
-        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
-        array). Their graphs then run op by op, uncompiled. (MXNet's callbacks receive a handle of
-        the array.)"""
-        self._walk(
-            "register_op_hook",
-            lambda block: block._add_op_hook(callback, monitor_all),
-            callback,
-            monitor_all,
-        )
-        self._clear_cached_op()
-
-    def _add_op_hook(self, callback: Callable, monitor_all: bool) -> None:
-        """A Block that is not compiled has no ops of its own to watch."""
-
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
         found: list[Block] = []
@@ -347,6 +329,9 @@ class Block:
         self.collect_params().zero_grad()
 
     summary = LeftOut()
+    register_op_hook = LeftOut()
+    save = LeftOut()
+    load = LeftOut()
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -429,19 +414,3 @@ class Block:
         """Older form of `load_parameters`."""
         warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
         self.load_parameters(filename, ctx, allow_missing, ignore_extra)
-
-    def save(self, prefix: str) -> None:
-        """Write the structure of the net to PREFIX-model.json and its parameters to
-        PREFIX-model.params, for `load`. Waits for the parameters."""
-        with files.replace_atomically(f"{prefix}-model.params", f"{prefix}-model.json") as [
-            params,
-            model,
-        ]:
-            self.save_parameters(params)
-            files.write(model, naming.describe(self))
-
-    def load(self, prefix: str) -> None:
-        """Load the files of `save` into a net of the same structure: parameters, names, and which
-        Blocks were hybridized. Raises ValueError when the structure differs."""
-        naming.load(self, f"{prefix}-model.json")
-        self.load_parameters(f"{prefix}-model.params")

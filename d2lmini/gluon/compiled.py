@@ -32,7 +32,6 @@ from d2lmini.context import Context
 from d2lmini.gluon.graphs import flatten, regroup
 from d2lmini.gluon.variables import arrays
 from d2lmini.graph.cached_op import CachedOp, Compiled, ProgramCache
-from d2lmini.graph.ir import Node
 from d2lmini.graph.symbolic_trace import (
     FallbackToEager,
     SymbolicTrace,
@@ -43,8 +42,6 @@ from d2lmini.graph.symbolic_trace import (
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
-from d2lmini.symbol.lists import monitored_inputs, output_name
 
 #: The lines for which a warning has said that their Block is not compiled.
 _told: set[callsite.Site] = set()
@@ -151,23 +148,6 @@ class DeviceProgram:
         found = [results[i] if isinstance(i, int) else i[0] for i in self.trace.outputs]
         return regroup(found, self.form)[0]
 
-    def run_with_hooks(self, flat: Sequence[NDArray | None], hooks: Sequence[tuple]) -> Any:
-        """Call op by op, and call every hook for every op."""
-
-        def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
-            assert node.op is not None
-            names = monitored_inputs(node)
-            taken = [(name, x) for name, x in zip(names, inputs) if x is not None]
-            given = [(output_name((node, i)), y) for i, y in enumerate(outputs)]
-            for callback, monitor_all in hooks:
-                for name, array in taken + given if monitor_all else given:
-                    callback(name, node.op.name, array)
-
-        values = dict(zip(self.op.variables, self.arrays_for(flat)))
-        keys = self.trace.keys(self.trace.draws(modes.training), self.ctx)
-        results = evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
-        return self.unflatten(results)
-
 
 class HybridCache:
     """Replaces `forward` in a hybridized Block."""
@@ -232,8 +212,6 @@ class HybridCache:
         except FallbackToEager as reason:
             self._run_as_written(reason)
             return forward, args
-        if block._op_hooks:
-            return placed.run_with_hooks, (flat, block._op_hooks)
         if form == [0] * len(flat):
             self._last = placed
         return placed, (flat,)

@@ -29,7 +29,6 @@ compiled graph (`compiled.py`). After `mxnet.gluon.HybridBlock`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from d2lmini import addons, symbol
@@ -72,7 +71,6 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active = False
         self._flags: list[tuple[str, Any]] = []
-        self._op_hooks: list[tuple[Callable[..., Any], bool]] = []
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in super().__getstate__().items() if k != "forward"}
@@ -233,10 +231,6 @@ class HybridBlock(Block):
                 f"{type(self).__name__} is not hybridized: call hybridize() and run it once"
             )
         return compiled
-
-    def _add_op_hook(self, callback: Callable[..., Any], monitor_all: bool) -> None:
-        self._op_hooks.append((callback, monitor_all))
-        self._drop_programs()
 
     def cuda_graphs(self) -> list[str]:
         """One line for each program meant to run as CUDA graphs: the number of CUDA graphs, or why

@@ -90,7 +90,6 @@ WRITERS = {
     "save_parameters": lambda f, n: (net := _net(n)) and (
         lambda: net.save_parameters(str(f / "a.params"))
     ),
-    "Block.save": lambda f, n: (net := _net(n)) and (lambda: net.save(str(f / "a"))),
     "export": lambda f, n: (net := _net(n)) and (lambda: net.export(str(f / "a"))),
     "Symbol.save": lambda f, n: (s := [sym.var("x") + n]) and (
         lambda: s[0].save(str(f / "a.json"))
