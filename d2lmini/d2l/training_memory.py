@@ -55,8 +55,8 @@ from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context, current_context
 from d2lmini.d2l.dry_run import dry_run
 from d2lmini.device import storage
+from d2lmini.gluon.parameter import arrays
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.gluon.variables import arrays
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import Spec
 from d2lmini.profiler import profile

@@ -36,8 +36,7 @@ from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
 from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.compiled import HybridCache, Programs, programs_of
-from d2lmini.gluon.graphs import complete_shapes, export, flatten, regroup
+from d2lmini.gluon.compiled import HybridCache, Programs, complete_shapes, flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
@@ -99,7 +98,7 @@ class HybridBlock(Block):
         if type(x) is NDArray:
             ctx = x._ctx
         else:
-            ctx = self._context_of(x, args)
+            ctx = self._context_of([x, *args])
             if ctx is None:
                 variables = self._variables(x, args)
                 with self.name_scope():
@@ -132,15 +131,15 @@ class HybridBlock(Block):
             "`def hybrid_forward(self, F, x, ...): ...`, with an argument for each parameter"
         )
 
-    def _context_of(self, x: Any, args: tuple) -> Any:
+    def _context_of(self, args: Any) -> Any:
         """The context of the first array among the (nested) inputs; None if there are Symbols."""
-        flat = flatten([x, *args])[0]
+        flat = flatten(args)[0]
         if any(isinstance(value, Symbol) for value in flat):
             return None
         for value in flat:
             if isinstance(value, NDArray):
                 return value._ctx
-        got = ", ".join(type(value).__name__ for value in (x, *args))
+        got = ", ".join(type(value).__name__ for value in args)
         raise ValueError(
             "In HybridBlock, there must be one NDArray or one Symbol in the input. Please check "
             f"the type of the args. {type(self).__name__} got {got}"
@@ -236,7 +235,7 @@ class HybridBlock(Block):
         """One line for each program meant to run as CUDA graphs: the number of CUDA graphs, or why
         the program runs op by op. Empty unless the Block is hybridized with static_alloc and
         static_shape and runs on a CUDA GPU."""
-        found = [program.replays for program in programs_of(self._compiled())]
+        found = [program.replays for program in self._compiled().programs()]
         return [str(graphs) for graphs in found if graphs is not None]
 
     def program(self, *inputs: Any) -> Programs:
@@ -245,7 +244,7 @@ class HybridBlock(Block):
         compiled = self._compiled()
         if inputs:
             self(*inputs)
-        return programs_of(compiled)
+        return compiled.programs()
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.
@@ -255,12 +254,12 @@ class HybridBlock(Block):
         the Block is hybridized and has been called.
         """
         compiled = self.__dict__.get("forward")
-        if compiled is None or not compiled.traces:
+        if compiled is None or compiled.first is None:
             raise RuntimeError(
                 "Please first call block.hybridize() and then run forward with this block at least "
                 "once before calling export."
             )
-        export(self, compiled, path, epoch, remove_amp_cast)
+        compiled.export(self, path, epoch, remove_amp_cast)
 
     def export_onnx(self, path: str, *inputs: Any) -> str:
         """Write the Block as an ONNX model for inputs like these, and return the path.

@@ -32,19 +32,31 @@ import numpy as np
 from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
+from d2lmini.base.dtypes import flag_of
 from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import roles
 from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
-from d2lmini.gluon.variables import arrays, variable_of
+from d2lmini.graph.ir import Node
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import as_dtype
+from d2lmini.ops.core import Spec, as_dtype
 from d2lmini.symbol import Symbol
+from d2lmini.symbol.naming import AttrScope
 
 Shape = tuple[int, ...]
+
+
+class _Arrays:
+    """`now` is replaced by a new object whenever any parameter gets new arrays. A compiled net
+    checks with one comparison whether its list of arrays is current."""
+
+    now: Any = None
+
+
+arrays = _Arrays()
 
 _STYPES = ("default", "row_sparse", "csr")
 _REQS = ("write", "add", "null")
@@ -451,8 +463,37 @@ class Parameter:
         self._trainer = trainer
 
     def var(self) -> Symbol:
-        """The variable that represents the parameter in graphs; see `variables.py`."""
-        return variable_of(self)
+        """The variable that represents the parameter in graphs: in each trace one, otherwise always
+        the same. Its labels are MXNet's, which MXNet reads from exported files.
+
+        >>> weight = Parameter("dense0_weight", shape=(4, 0), wd_mult=0)
+        >>> weight.var().attr("__shape__"), weight.var().attr("wd_mult")
+        ('(4, 0)', '0')
+        """
+        trace = thread_state.trace
+        if trace is not None:
+            if not shape_is_known(self.shape):
+                self._check_and_get("_data", None)  # raises the fitting error
+            spec = Spec(self.shape, np.dtype(self._dtype))  # type: ignore[arg-type]
+            return trace.parameter(self, spec, self._labels())
+        if self._var is None:
+            labels = AttrScope.current.get(self._labels())
+            self._var = Symbol(((Node(None, self.name, labels=labels), 0),))
+        return self._var
+
+    def _labels(self) -> dict[str, str]:
+        """The labels that MXNet writes for a parameter in graphs."""
+        how = {"lr_mult": str(self.lr_mult), "wd_mult": str(self.wd_mult)}
+        labels = {
+            "__shape__": str(self.shape),
+            "__dtype__": str(flag_of(as_dtype(self._dtype))),
+            "__storage_type__": "0",
+            **{f"__{name}__": value for name, value in how.items()},
+            **how,
+        }
+        if self.init is not None:
+            labels["__init__"] = self.init if isinstance(self.init, str) else self.init.dumps()
+        return labels
 
     row_sparse_data = LeftOut()
     list_row_sparse_data = LeftOut()

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
 import numpy as np
@@ -78,13 +77,13 @@ class _Value(initializer.Initializer):
         arr[:] = self.value
 
 
-class ParameterDict:
+class ParameterDict(dict[str, Parameter]):
     """Parameters by name, in order of creation. prefix: `get` puts it before names. shared: another
     ParameterDict, which `get` searches before it makes a parameter."""
 
     def __init__(self, prefix: str = "", shared: ParameterDict | None = None):
+        super().__init__()
         self._prefix = prefix
-        self._params: dict[str, Parameter] = {}
         self._shared = shared
 
     @property
@@ -96,39 +95,17 @@ class ParameterDict:
         head = f"{self._prefix} " if self._prefix else ""
         return f"{head}(\n" + "\n".join(f"  {p!r}" for p in self.values()) + "\n)"
 
-    def __getitem__(self, name: str) -> Parameter:
-        return self._params[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._params
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._params)
-
-    def __len__(self) -> int:
-        return len(self._params)
-
-    def keys(self) -> KeysView[str]:
-        """The full names."""
-        return self._params.keys()
-
-    def values(self) -> ValuesView[Parameter]:
-        """The parameters."""
-        return self._params.values()
-
-    def items(self) -> ItemsView[str, Parameter]:
-        """(name, parameter) pairs."""
-        return self._params.items()
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     # -- making and finding ------------------------------------------------------------------------
 
     def _get_impl(self, name: str) -> Parameter | None:
         """The parameter with that full name, here or in the shared dictionary; otherwise None."""
-        if name not in self._params and self._shared is not None and name in self._shared:
-            self._params[name] = self._shared[name]
-        return self._params.get(name)
+        if name not in self and self._shared is not None and name in self._shared:
+            self[name] = self._shared[name]
+        return super().get(name)
 
-    def get(self, name: str, **kwargs: Any) -> Parameter:
+    def get(self, name: str, **kwargs: Any) -> Parameter:  # type: ignore[override]
         """The parameter `prefix + name`; a new Parameter with `kwargs` if there is none.
 
         For an existing parameter kwargs complete unset properties (sizes of 0, init=None);
@@ -137,7 +114,7 @@ class ParameterDict:
         name = self._prefix + name
         found = self._get_impl(name)
         if found is None:
-            found = self._params[name] = Parameter(name, **kwargs)
+            found = self[name] = Parameter(name, **kwargs)
             return found
         for key, wanted in kwargs.items():
             stored = getattr(found, key, None)
@@ -162,7 +139,7 @@ class ParameterDict:
                     f"No constant named '{name}'. Please specify value if you want to create a new "
                     "constant."
                 )
-            found = self._params[name] = Constant(name, value)
+            found = self[name] = Constant(name, value)
         assert isinstance(found, Constant), (
             f"Parameter '{name}' already exists but it is not a constant."
         )
@@ -173,14 +150,14 @@ class ParameterDict:
             )
         return found
 
-    def update(self, other: ParameterDict) -> None:
+    def update(self, other: ParameterDict) -> None:  # type: ignore[override]
         """Add the parameters of `other`; AssertionError if a name already has another parameter."""
         for name, parameter in other.items():
-            assert self._params.get(name, parameter) is parameter, (
+            assert super().get(name, parameter) is parameter, (
                 "Cannot update self with other because they have different Parameters with the "
                 f"same name '{name}'"
             )
-        self._params.update(other.items())
+        super().update(other)
 
     # -- all at once -------------------------------------------------------------------------------
 

@@ -39,7 +39,6 @@ from d2lmini.base import environment
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon.parameter import Parameter
-from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.ndarray import NDArray
 
 _STALE = (
@@ -78,7 +77,7 @@ class Trainer:
         self._params = _list_of(params)
         self._param2idx = {param.name: i for i, param in enumerate(self._params)}
         # In the order of the net, which is not the order of names: dense10 comes before dense2.
-        as_given = params.values() if isinstance(params, (dict, ParameterDict)) else params
+        as_given = params.values() if isinstance(params, dict) else params
         self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
             param._set_trainer(self)
@@ -398,7 +397,7 @@ def _freshen(param: Parameter) -> None:
 
 def _list_of(params: Any) -> list[Parameter]:
     """The Parameters as a list; a dict's in the order of their names."""
-    if isinstance(params, (dict, ParameterDict)):
+    if isinstance(params, dict):
         params = [params[name] for name in sorted(params.keys())]
     if not isinstance(params, (list, tuple)):
         raise ValueError(

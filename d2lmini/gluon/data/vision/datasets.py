@@ -63,17 +63,12 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     short, has extra bytes, or claims sizes that do not fit the file."""
     with open(path, "rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        most = os.path.getsize(path) * (MOST_PER_BYTE if zipped else 1)
-        file: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
-        try:
+    most = min(MOST_BYTES, os.path.getsize(path) * (MOST_PER_BYTE if zipped else 1))
+    try:
+        with (gzip.open if zipped else open)(path, "rb") as file:
             head = file.read(4)
-            if (
-                len(head) < 4
-                or head[:2] != b"\0\0"
-                or head[2] not in TYPES
-                or not 1 <= head[3] <= 4
-            ):
+            known = len(head) == 4 and head[:2] == b"\0\0" and head[2] in TYPES
+            if not known or not 1 <= head[3] <= 4:
                 raise MXNetError(
                     f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a "
                     f"type of {', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
@@ -82,22 +77,18 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
             shape = np.frombuffer(sizes[: len(sizes) // 4 * 4], ">u4").tolist()
             dtype = np.dtype(TYPES[head[2]])
             nbytes = prod(shape) * dtype.itemsize
-            if nbytes > min(most, MOST_BYTES):
+            if nbytes > most:
                 raise MXNetError(
                     f"{path}: the header claims {shape} of {dtype.name}, {nbytes} bytes, more than "
-                    f"the file can hold ({min(most, MOST_BYTES)})"
+                    f"the file can hold ({most})"
                 )
-            data = bytearray()
-            # One megabyte at a time: bytes missing from the file are not allocated.
-            while block := file.read(min(1 << 20, nbytes + 1 - len(data))):
-                data += block
-        except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-            raise MXNetError(f"{path}: the gzip file is damaged or cut short: {problem}") from None
+            data = file.read(nbytes + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise MXNetError(f"{path}: the gzip file is damaged or cut short: {problem}") from None
     if len(data) != nbytes or len(shape) != head[3]:
         what = "goes on after" if len(data) > nbytes else "is cut short of"
         raise MXNetError(f"{path}: the IDX file {what} the {nbytes} bytes of {shape}")
-    array = np.frombuffer(data, dtype).reshape(shape)
-    return array.astype(dtype.newbyteorder("="), copy=False)
+    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray, np.ndarray]:
@@ -139,9 +130,6 @@ FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
 #: Largest number of pixels per byte: one bit per pixel, with PNG's best compression.
 MOST_PIXELS_PER_BYTE = 8 * MOST_PER_BYTE
-
-#: No archive of these data sets has more members.
-MOST_MEMBERS = 1000
 
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
@@ -291,36 +279,24 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
     """Extract the files with these names, from anywhere in the archive, into `folder`.
 
     Nothing else is extracted: no path, link or device of the archive. Raises MXNetError if the file
-    is no archive, has more than MOST_MEMBERS members, or if a name is missing, not a plain file, or
-    too large.
+    is no archive, or if a name is missing or not a plain file.
     """
     missing = set(names)
     try:
-        # A header of 512 bytes compresses to almost nothing. The limits are on unpacked bytes, and
-        # on members, which take memory. A stream reads no more than there is.
-        most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
-        with tarfile.open(archive, "r|*") as tar:
-            for number, member in enumerate(tar):
-                if number >= MOST_MEMBERS:
-                    raise MXNetError(f"{archive}: more than {MOST_MEMBERS} members: not a data set")
+        with tarfile.open(archive, "r|*") as tar:  # a stream reads no more than there is
+            for member in tar:
                 name = os.path.basename(member.name)
-                if name not in missing or not member.isfile() or member.issparse():
-                    continue
-                if member.size > most:
-                    raise MXNetError(f"{archive}: {name} claims {member.size} bytes")
-                source = tar.extractfile(member)
-                assert source is not None
-                with (
-                    files.replace_atomically(os.path.join(folder, name)) as [part],
-                    open(part, "wb") as target,
-                ):
-                    shutil.copyfileobj(source, target, 1 << 20)
-                missing.discard(name)
-        for name in sorted(missing):
-            raise MXNetError(f"{archive}: there is no {name} in this archive")
+                if name in missing and member.isreg() and not member.issparse():
+                    source: Any = tar.extractfile(member)
+                    with files.replace_atomically(os.path.join(folder, name)) as [part]:
+                        with open(part, "wb") as target:
+                            shutil.copyfileobj(source, target, 1 << 20)
+                    missing.discard(name)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         kind = FileError if isinstance(problem, OSError) else MXNetError
         raise kind(f"{archive}: the archive cannot be read: {problem}") from problem
+    for name in sorted(missing):
+        raise MXNetError(f"{archive}: there is no {name} in this archive")
 
 
 class ImageFolderDataset(Dataset):
