@@ -48,7 +48,7 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.base import LeftOut
+from d2lmini.base import LeftOut, callsite
 from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.context import Context
 from d2lmini.gluon.compiled import flatten as _flatten
@@ -57,9 +57,6 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
 from d2lmini.gluon.utils import HookHandle
 from d2lmini.symbol.naming import NameManager, Prefix, next_name
-
-#: The modules whose methods walk over a whole net.
-_WALKERS = ("d2lmini.gluon.block", "d2lmini.gluon.hybrid_block")
 
 __all__ = ["Block", "_BlockScope", "_flatten", "_regroup"]
 
@@ -193,33 +190,11 @@ class Block:
         return {name: x for name, x in self.__dict__.items() if isinstance(x, Block)}
 
     def __repr__(self) -> str:
-        lines: list[str] = []
-        todo: list[tuple[str, str, Any]] = [("", "", self)]  # indent, label, Block or text
-        while todo:
-            indent, label, block = todo.pop()
-            if not isinstance(block, Block) or type(block).__repr__ is not Block.__repr__:
-                text = block if isinstance(block, str) else repr(block)
-                lines += [indent + line for line in f"{label}{text}".split("\n")]
-                continue
-            children = block._repr_children()
-            lines.append(f"{indent}{label}{type(block).__name__}(")
-            todo += [(indent, "", ")")] if children else [(indent, "", "\n)")]
-            todo += [(f"{indent}  ", f"({n}): ", x) for n, x in reversed(children.items())]
-        return "\n".join(lines)
-
-    def _walk(self, method: str, act: Callable[[Block], Any], *args: Any, **kwargs: Any) -> list:
-        """What `act` gives for this Block and all Blocks in it, parents first. A Block whose class
-        has a `method` of its own is asked by that, also for the Blocks in it. A loop, because nets
-        may be deep."""
-        results, todo = [], [self]
-        while todo:
-            block = todo.pop()
-            if block is self or getattr(type(block), method).__module__ in _WALKERS:
-                results.append(act(block))
-                todo += reversed(block._children.values())
-            else:
-                results.append(getattr(block, method)(*args, **kwargs))
-        return results
+        children = [
+            f"\n  ({name}): " + repr(block).replace("\n", "\n  ")
+            for name, block in self._repr_children().items()
+        ]
+        return f"{type(self).__name__}(" + "".join(children or ["\n"]) + "\n)"
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -251,15 +226,12 @@ class Block:
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """The parameters of this Block and all its descendants. `select` keeps the parameters whose
         full names match a regular expression from the start, as in '.*weight|.*bias'."""
+        self._check_container_with_block()
         found = ParameterDict(self._params.prefix)
         pattern = re.compile(select or "")
-
-        def own(block: Block) -> dict[str, Parameter]:
-            block._check_container_with_block()
-            return {k: p for k, p in block.params.items() if pattern.match(k)}
-
-        for part in self._walk("collect_params", own, select):
-            found.update(part)
+        found |= {k: p for k, p in self.params.items() if pattern.match(k)}
+        for child in self._children.values():
+            found.update(child.collect_params(select))
         return found
 
     def _check_container_with_block(self) -> None:
@@ -277,26 +249,19 @@ class Block:
 
         for name, value in self.__dict__.items():
             if isinstance(value, (list, tuple, dict)) and name != "_children" and hidden(value):
-                warnings.warn(
+                callsite.warn(
                     f'"{type(self).__name__}.{name}" is an unregistered container with Blocks. '
                     "Note that Blocks inside the list, tuple or dict will not be registered "
                     "automatically. Make sure to register them using register_child() or switching "
-                    "to nn.Sequential/nn.HybridSequential instead. ",
-                    stacklevel=3,
+                    "to nn.Sequential/nn.HybridSequential instead. "
                 )
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """The parameters by their paths: 'features.0.weight'."""
-        found: dict[str, Parameter] = {}
-        todo: list[tuple[str, Block]] = [(prefix and f"{prefix}.", self)]
-        while todo:
-            path, block = todo.pop()
-            if block is not self and not block._children:  # a layer may have other names
-                found.update(block._collect_params_with_prefix(path[:-1]))
-            else:
-                found.update({path + name: p for name, p in block._reg_params.items()})
-                children = reversed(block._children.items())
-                todo += [(f"{path}{name}.", child) for name, child in children]
+        prefix = prefix and f"{prefix}."
+        found = {prefix + name: p for name, p in self._reg_params.items()}
+        for name, child in self._children.items():
+            found |= child._collect_params_with_prefix(prefix + name)
         return found
 
     # -- calls -------------------------------------------------------------------------------------
@@ -331,13 +296,9 @@ class Block:
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
-        found: list[Block] = []
-        todo = [self]
-        while todo:
-            found.append(todo.pop())
-            todo += found[-1]._children.values()
-        for block in reversed(found):
-            fn(block)
+        for child in self._children.values():
+            child.apply(fn)
+        fn(self)
         return self
 
     # -- the whole net at once ---------------------------------------------------------------------
@@ -355,11 +316,9 @@ class Block:
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
-        self._walk("hybridize", lambda block: block._activate(active, kwargs), active, **kwargs)
+        for child in self._children.values():
+            child.hybridize(active, **kwargs)
         self._clear_cached_op()
-
-    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
-        """A plain Block stays eager."""
 
     def _clear_cached_op(self) -> None:
         """Make this Block and all enclosing Blocks drop their compiled programs."""
@@ -373,13 +332,10 @@ class Block:
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters to `dtype`."""
-
-        def own(block: Block) -> None:
-            for parameter in block.params.values():
-                parameter.cast(dtype)
-            block._drop_programs()
-
-        self._walk("cast", own, dtype)
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self.params.values():
+            parameter.cast(dtype)
         self._clear_cached_op()
 
     def zero_grad(self) -> None:

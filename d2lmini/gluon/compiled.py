@@ -32,7 +32,6 @@ list or tuple.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -158,21 +157,14 @@ class DeviceProgram:
         return compiled(inputs, None)[0]  # type: ignore[misc]
 
     def __call__(self, flat: Sequence[NDArray | None]) -> Any:
-        inputs = self.arrays_for(flat)
-        results = self.op(*inputs) if self.trace.symbol._entries else []
-        return self.unflatten(results if isinstance(results, list) else [results])
-
-    def arrays_for(self, flat: Sequence[NDArray | None]) -> list[NDArray]:
-        """All arrays for one call."""
         last = self.last
         inputs = (last if last[0] is arrays.now else self._fill())[1].copy()
         for place, x in zip(self.places, flat):
             if place is not None:
                 inputs[place] = x
-        return inputs
-
-    def unflatten(self, results: list[NDArray]) -> Any:
-        """The outputs as the traced function returned them."""
+        results: Any = self.op(*inputs) if self.trace.symbol._entries else []
+        if not isinstance(results, list):
+            results = [results]
         found = [results[i] if isinstance(i, int) else i[0] for i in self.trace.outputs]
         return regroup(found, self.form)[0]
 
@@ -245,31 +237,17 @@ class HybridCache:
         try:
             placed = self.place(block, flat, form, ctx)
         except FallbackToEager as reason:
-            self._run_as_written(reason)
+            self._as_written.add(modes.training)
+            if reason.site is not None and reason.site not in _told:
+                _told.add(reason.site)
+                callsite.warn(
+                    f"{reason} cannot be part of a graph, so the Blocks around it "
+                    f"are not compiled but run eagerly\n  at {callsite.describe(reason.site)}"
+                )
             return forward, args
         if form == [0] * len(flat):
             self._last = placed
         return placed, (flat,)
-
-    def _run_as_written(self, reason: FallbackToEager) -> None:
-        """Run uncompiled in this mode from now on; warn once for each source line at fault."""
-        self._as_written.add(modes.training)
-        if reason.site is not None and reason.site not in _told:
-            _told.add(reason.site)
-            warnings.warn(
-                f"{reason} cannot be part of a graph, so the Blocks around it "
-                f"are not compiled but run eagerly\n  at {callsite.describe(reason.site)}",
-                stacklevel=5,
-            )
-
-    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> DeviceProgram:
-        """The graph for such inputs, traced if needed, in the context of the inputs."""
-        found = self.placed.get(self._key(flat, form, ctx))
-        if found is not None:
-            return found
-        with one_at_a_time():
-            key = self._key(flat, form, ctx)  # another thread may have been here
-            return self.placed.get(key) or self._place(key, block, flat, form, ctx)
 
     def _key(self, flat: list[Any], form: Any, ctx: Context) -> Any:
         """The key of the graph for such inputs: the context, if the graph holds for all NDArrays.
@@ -286,27 +264,34 @@ class HybridCache:
             )
         return ctx
 
-    def _place(
-        self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context
-    ) -> DeviceProgram:
-        if key is ctx and self._general is not None:
-            trace, outputs = self._general.trace, self._general.form
-        else:
-            trace, outputs = self._trace(block, flat, form, ctx)
-        name = block.name or type(block).__name__.lower()
-        found = DeviceProgram(trace, outputs, ctx, name, self.flags, self.kept)
-        if self.first is None:
-            self.first, self.form = trace, form
-        for other, program in list(self.placed.items()):
-            if not program.op._compiled and not program.trace.general:
-                del self.placed[other]  # its programs were unused for long
-        self.placed[ctx if trace.general else key] = found
-        if trace.general:
-            self._general = found  # last: other threads then use the trace
-        return found
+    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> DeviceProgram:
+        """The graph for such inputs, traced if needed, in the context of the inputs."""
+        found = self.placed.get(self._key(flat, form, ctx))
+        if found is not None:
+            return found
+        with one_at_a_time():
+            key = self._key(flat, form, ctx)
+            found = self.placed.get(key)
+            if found is not None:  # another thread has been here
+                return found
+            if key is ctx and self._general is not None:
+                trace, outputs = self._general.trace, self._general.form
+            else:
+                trace, outputs = self._trace(block, flat, form, ctx)
+            name = block.name or type(block).__name__.lower()
+            found = DeviceProgram(trace, outputs, ctx, name, self.flags, self.kept)
+            if self.first is None:
+                self.first, self.form = trace, form
+            for other, program in list(self.placed.items()):
+                if not program.op._compiled and not program.trace.general:
+                    del self.placed[other]  # its programs were unused for long
+            self.placed[ctx if trace.general else key] = found
+            if trace.general:
+                self._general = found  # last: other threads then use the trace
+            return found
 
     def _trace(
-        self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None
+        self, block: Any, flat: list[Any], form: Any, ctx: Context
     ) -> tuple[SymbolicTrace, Any]:
         """Trace the Block's Python with Symbols; returns (trace, nesting of the outputs)."""
         specs = [None if x is None else x._spec for x in flat]

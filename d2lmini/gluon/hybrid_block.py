@@ -200,17 +200,14 @@ class HybridBlock(Block):
         The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
         flags.
         """
-        super().hybridize(active, **flags)
-
-    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
-        known = ("backend", "clear", *_FLAGS)
-        unknown = sorted(flags.keys() - known)
+        unknown = sorted(flags.keys() - set(_FLAGS))
         if unknown:
-            raise TypeError(f"hybridize: unknown flags {unknown}; known are {', '.join(known)}")
+            known = ", ".join(("backend", "clear", *_FLAGS))
+            raise TypeError(f"hybridize: unknown flags {unknown}; known are {known}")
         self._active = active
         given = {"static_alloc": False, "static_shape": False, "inline_limit": 2, **flags}
         self._flags = [(n, given[n]) for n in _FLAGS if given.get(n) is not None]
-        self._drop_programs()
+        super().hybridize(active, **flags)
 
     def _drop_programs(self) -> None:
         self.__dict__.pop("forward", None)

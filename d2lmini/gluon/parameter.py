@@ -208,33 +208,31 @@ class Parameter:
         arrays.now = object()
         if init is None:
             init = default_init if self.init is None else self.init
-        deferred = (init, _contexts(ctx), default_init, None)
-        if not shape_is_known(self.shape):
-            if not self.allow_deferred_init:
-                raise ValueError(
-                    f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
-                    f"invalid shape: {self._shape}."
-                )
-            self._deferred_init = deferred
-            return
-        self._deferred_init = deferred
-        self._finish_deferred_init()
+        known = shape_is_known(self.shape)
+        if not known and not self.allow_deferred_init:
+            raise ValueError(
+                f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
+                f"invalid shape: {self._shape}."
+            )
+        self._deferred_init = (init, _contexts(ctx), default_init, None)
+        if known:
+            self._finish_deferred_init()
 
     def _finish_deferred_init(self) -> None:
         """Make the deferred arrays. Does nothing if the initialization was not deferred or another
         thread has made the arrays meanwhile."""
-        with one_at_a_time():
+        with one_at_a_time(), autograd.pause():
             if self._deferred_init:
-                self._make_deferred()
+                self._make_deferred(*self._deferred_init)
+                self._deferred_init = ()  # last: other threads check whether arrays exist
 
-    def _make_deferred(self) -> None:
-        init, contexts, default_init, data = self._deferred_init
+    def _make_deferred(self, init: Any, contexts: Any, default_init: Any, data: Any) -> None:
         if not shape_is_known(self.shape):
             raise ValueError(
                 f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
                 f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
             )
-        with autograd.pause(), random_state.drawing_once():
+        with random_state.drawing_once():
             if data is None:
                 data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
                 how = initializer.create(init)
@@ -246,7 +244,6 @@ class Parameter:
                     # Mixed and Load choose by the name. (MXNet's Gluon accepts neither.)
                     how(initializer.InitDesc(self.name), data)
             self._init_impl(data, contexts, ours=True)
-        self._deferred_init = ()  # last: other threads check whether arrays exist
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
         """Put a copy of `data` into each context; `ours`: `data` itself may serve as a copy."""
@@ -258,24 +255,24 @@ class Parameter:
         """`data` as an `np.ndarray` where programs expect one."""
         return data.as_np_ndarray() if self._is_np else as_default(data)
 
-    def _adopt(self, copies: list[NDArray]) -> None:
+    def _adopt(self, copies: list[NDArray], grads: list[NDArray] | None = None) -> None:
         copies = [self._of_kind(copy) for copy in copies]
-        self._init_grad(copies)  # first: another thread may use the copies at once
+        self._init_grad(copies, grads)  # first: another thread may use the copies at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None
         arrays.now = object()
 
-    def _init_grad(self, copies: list[NDArray]) -> None:
-        """Attach gradients to the arrays as `grad_req` requires."""
+    def _init_grad(self, copies: list[NDArray], grads: list[NDArray] | None = None) -> None:
+        """Attach gradients, by default zeros, to the arrays as `grad_req` requires."""
         roles.note("weights", copies)
         if self._grad_req == "null":
             for copy in copies:
                 copy._node = None
-            self._grad = None
-            return
-        with autograd.pause():
-            grads = [nd.zeros_like(data) for data in copies]
-        autograd.mark_variables(copies, grads, self._grad_req)
+            grads = None
+        else:
+            with autograd.pause():
+                grads = grads or [nd.zeros_like(data) for data in copies]
+            autograd.mark_variables(copies, grads, self._grad_req)
         self._grad = grads
 
     def _load_init(
@@ -445,22 +442,12 @@ class Parameter:
             return
         with autograd.pause():
             grads = self._grad and [grad.astype(dtype) for grad in self._grad]
-            copies = [data.astype(dtype) for data in self._data]
-        if grads is not None:
-            autograd.mark_variables(copies, grads, self._grad_req)
-        self._grad = grads
-        self._data = copies
-        self._one = copies[0] if len(copies) == 1 else None
-        arrays.now = object()
+            self._adopt([data.astype(dtype) for data in self._data], grads)
 
     def _reduce(self) -> NDArray:
         """The value on the CPU: the mean of all copies, or the only copy itself if it is there."""
         copies = [data.as_in_context(cpu()) for data in self.list_data()]
         return copies[0] if len(copies) == 1 else nd.add_n(*copies) / len(copies)
-
-    def _set_trainer(self, trainer: Any) -> None:
-        """Set the Trainer that updates the parameter (the last one made)."""
-        self._trainer = trainer
 
     def var(self) -> Symbol:
         """The variable that represents the parameter in graphs: in each trace one, otherwise always

@@ -81,7 +81,7 @@ class Trainer:
         as_given = params.values() if isinstance(params, dict) else params
         self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
-            param._set_trainer(self)
+            param._trainer = self
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
         self._entered: set[int] = set()  # own keys in a KVStore given by the user

@@ -1,6 +1,6 @@
 """Images: datasets and transforms.
 
-datasets    MNIST, FashionMNIST, CIFAR10, ImageFolderDataset
+datasets    MNIST, FashionMNIST, ImageFolderDataset
 transforms  Compose, Resize, ToTensor, Normalize, crops, flips: as Blocks
 """
 
@@ -11,11 +11,11 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data.vision import datasets, transforms
 from d2lmini.gluon.data.vision.datasets import (
-    CIFAR10, MNIST, FashionMNIST, ImageFolderDataset,
+    MNIST, FashionMNIST, ImageFolderDataset,
 )  # fmt: skip
 
 __all__ = [
-    "CIFAR10", "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
+    "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
 ]  # fmt: skip
 
 

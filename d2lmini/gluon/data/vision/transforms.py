@@ -31,8 +31,7 @@ from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.dataset import same_as_one_by_one
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
-from d2lmini.gluon.nn.basic import Lambda
-from d2lmini.gluon.nn.sequential import Sequential
+from d2lmini.gluon.nn.basic import Lambda, Sequential
 from d2lmini.ops.core import Op, Spec
 
 __all__ = [
@@ -67,8 +66,9 @@ class Compose(Sequential):
         super().__init__()
         self.add(*[t if isinstance(t, Block) else Lambda(t) for t in transforms])
 
-    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize the transforms that are HybridBlocks, without a warning."""
+        Block.hybridize(self, active, **kwargs)
 
     def _on_batches(self) -> bool:
         hooks = self._forward_hooks or self._forward_pre_hooks
