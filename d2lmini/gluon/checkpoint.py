@@ -13,17 +13,16 @@
                 checkpoint.save(step)
 
 A training that is killed at any moment, even within `save`, and started again gives the same bits.
-A checkpoint holds everything that the next steps depend on, and nothing else. It holds no
-gradients, so save between two steps. (A loop over epochs is `for epoch in range(loader.epoch,
-num_epochs)`, after `restore`.)
+A checkpoint holds everything that the next steps depend on: but no gradients, so save between two
+steps, and no residuals of gradient compression. Of parameters that differ between devices, such as
+BatchNorm's running means, it holds those of the first device of rank 0. (A loop over epochs is `for
+epoch in range(loader.epoch, num_epochs)`, after `restore`.)
 
         run1/step-00000100/net.params       parameters, also readable by `net.load_parameters`
                            trainer.states   the optimizer, its counts, states and schedule, also
                                             readable by `trainer.load_states`
-                           rank-0.params    what each device has: values such as running means,
-                                            states of optimizers, residuals of compression
                            rank-0.json      the random generators (d2lmini's, NumPy's, Python's)
-                                            and the positions of the loaders
+                                            and the positions of the loaders, of each process
                            whole.json       written last: size and checksum of all other files
 
 `save` writes these files to a folder `step-00000100.tmp` and renames the folder when all files are
@@ -31,8 +30,8 @@ on the disk. So a folder without `.tmp` is complete; older checkpoints are remov
 No file is a pickle: reading the files runs no code.
 
 **Several processes** (`kvstore="dist_sync"`) share one folder that all processes can access. Rank 0
-writes the common state, every rank writes its own state, and all processes resume from the newest
-step that rank 0 finds complete.
+writes the common state, every rank its generators and loaders, and all processes resume from the
+newest step that rank 0 finds complete.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ from d2lmini.base import MXNetError, callsite
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.sampler import Sampler
 from d2lmini.gluon.trainer import Trainer
-from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 
 #: Errors raised when numbers, texts or lists in a file are not the written ones.
@@ -141,23 +139,16 @@ class Checkpoint:
     def _write(self, folder: Path) -> None:
         """Write this process's files."""
         rank, ranks = self._place()
-        copies = self._copies()
         if rank == 0:
-            self._net.save_parameters(folder / "net.params")
+            parameters = self._net._collect_params_with_prefix()
+            nd.save(folder / "net.params", {n: p.list_data()[0] for n, p in parameters.items()})
             if self._trainer is not None:
                 self._trainer.save_states(folder / "trainer.states")
-        own = dict(copies)
-        for i, updater in enumerate(self._updaters()):
-            states = np.frombuffer(updater.get_states(), np.uint8)
-            own[f"states {i}"] = nd.array(states, dtype=np.uint8)
-        own |= {f"residual {key} {i}": x for (key, i), x in self._residuals().items()}
-        nd.save(folder / f"rank-{rank}.params", own)
         state = {
             "random": random_state.state_dict(),
             "numpy": random_state.numpy_state_dict(),
             "python": random.getstate(),
             "data": [loader.state_dict() for loader in self._data],
-            "copies": len(copies),
         }
         (folder / f"rank-{rank}.json").write_text(json.dumps(state))
         for path in folder.glob("*" if ranks == 1 else f"rank-{rank}.*"):
@@ -192,7 +183,7 @@ class Checkpoint:
         as before; the parameters are initialized on their devices, otherwise they are put on the
         CPU. A checkpoint with a damaged file is skipped with a warning that names the file. Raises
         MXNetError if no complete checkpoint is left, or if the checkpoint was saved by another
-        number of processes, devices or DataLoaders, of another net, or changed since.
+        number of processes or DataLoaders, of another net, or changed since.
         """
         rank, ranks = self._place()
         step = self._last = self._agree(self._newest() if rank == 0 else -1)
@@ -210,7 +201,7 @@ class Checkpoint:
             self._net.load_parameters(folder / "net.params")
             if self._trainer is not None:
                 self._trainer.load_states(folder / "trainer.states")
-            self._restore_own(folder, rank)
+            self._restore_own(json.loads((folder / f"rank-{rank}.json").read_text()))
         except (MXNetError, AssertionError, OSError, *_NOT_OURS) as problem:
             raise MXNetError(
                 f"restore: {str(folder)!r} is not of this net, Trainer and data, or save() did not "
@@ -218,24 +209,12 @@ class Checkpoint:
             ) from problem
         return step
 
-    def _restore_own(self, folder: Path, rank: int) -> None:
+    def _restore_own(self, state: dict[str, Any]) -> None:
         """Restore the state of this process."""
-        state = json.loads((folder / f"rank-{rank}.json").read_text())
-        copies = self._copies()
-        saved, here = (state["copies"], len(state["data"])), (len(copies), len(self._data))
-        if saved != here:
-            raise MXNetError(
-                f"restore: {str(folder)!r} was saved with {saved[0]} copies of parameters and "
-                f"{saved[1]} DataLoaders, here are {here[0]} and {here[1]}: build as many"
+        if len(state["data"]) != len(self._data):
+            raise ValueError(
+                f"it was saved with {len(state['data'])} DataLoaders, here are {len(self._data)}"
             )
-        for name, x in nd.load(folder / f"rank-{rank}.params").items():
-            kind, *numbers = name.split(" ")
-            if kind == "states":
-                self._updaters()[int(numbers[0])].set_states(x.asnumpy().tobytes())
-            elif kind == "residual":
-                self._residuals()[tuple(map(int, numbers))] = x
-            else:
-                copies[name][:] = x.as_in_context(copies[name].context)
         for loader, its in zip(self._data, state["data"]):
             loader.load_state_dict(its)
         # Last, because the steps above may have drawn random numbers.
@@ -262,25 +241,6 @@ class Checkpoint:
                 ". Use another folder to begin anew"
             )
         return -1
-
-    # -- what there is to keep ---------------------------------------------------------------------
-
-    def _copies(self) -> dict[str, NDArray]:
-        """The parameters on all devices, by the device's number and the name."""
-        parameters = self._net._collect_params_with_prefix()
-        return {
-            f"{i} {name}": x for name, p in parameters.items() for i, x in enumerate(p.list_data())
-        }
-
-    def _updaters(self) -> list[Any]:
-        """The Trainer's updaters, if each device updates its own parameters."""
-        alone = self._trainer is None or self._trainer._update_on_kvstore
-        return [] if alone else self._trainer._updaters  # type: ignore[union-attr]
-
-    def _residuals(self) -> dict[Any, NDArray]:
-        """Residuals of gradient compression that were not sent yet, by key and device number."""
-        compression = getattr(getattr(self._trainer, "_kvstore", None), "_compression", None)
-        return {} if compression is None else compression._residuals
 
     # -- the other processes -----------------------------------------------------------------------
 

@@ -59,11 +59,10 @@ class HybridBlock(Block):
     A subclass defines `hybrid_forward(F, x, *args, **params)`, or a plain `forward`, which must
     then fetch the parameters itself.
 
-    A layer whose parameters have unknown sizes (0 in the shape, with allow_deferred_init) defines
-    `infer_shape(self, *inputs)`. HybridBlock calls `infer_shape` once, before the first forward,
-    with the inputs of that call. `infer_shape` sets `self.weight.shape = (...)` for each such
-    parameter, using only the shapes of the inputs. (MXNet infers these shapes backwards from the
-    graph.)
+    The first call completes unknown sizes of parameters (0 in the shape, with allow_deferred_init)
+    by `infer_shape`, from the graph and the shapes of the inputs, as in MXNet. Where the ops do not
+    tell a size, a class defines `infer_shape(self, *inputs)`, which sets `self.weight.shape = ...`
+    for each such parameter from the shapes of the inputs.
     """
 
     def __init__(self, prefix: str | None = None, params: Any = None):

@@ -114,12 +114,11 @@ def _apply_weighting(
 
 
 def _number(weight: Any) -> Any:
-    """`weight` if it is a number; otherwise TypeError."""
-    if not isinstance(weight, numeric_types):
-        raise TypeError(
-            f"weight must be a number, got {type(weight).__name__}; "
-            "weights of examples go into the call, as sample_weight"
-        )
+    """`weight`; AssertionError unless it is a number."""
+    assert isinstance(weight, numeric_types), (
+        f"weight must be a number, got {type(weight).__name__}; weights of examples go into the "
+        "call, as sample_weight"
+    )
     return weight
 
 
@@ -409,19 +408,15 @@ class CosineEmbeddingLoss(_DeclaredLoss):
     ) -> Any:
         input1 = _reshape_like(F, input1, input2)
         label = F.reshape(label, (-1, 1))
-        cosine = self._cosine_similarity(F, input1, input2)
+        lengths = F.norm(input1, axis=-1) * F.norm(input2, axis=-1)
+        # x . y / (|x| |y|), as (N, 1); 0 for zero vectors.
+        cosine = F.sum(input1 * input2, axis=-1) / F.maximum(lengths, 1e-12)
+        cosine = F.reshape(cosine, (-1, 1))
         apart = F.clip(cosine - self.margin, 0, 1 - self.margin)
         one = F.ones_like(label)  # comparisons by ops, since == of an np.ndarray gives bool
         near = F.broadcast_mul(F.broadcast_equal(label, one), 1 - cosine)
         loss = near + F.broadcast_mul(F.broadcast_equal(label, -one), apart)
         return _apply_weighting(F, loss, self._weight, sample_weight)
-
-    @staticmethod
-    def _cosine_similarity(F: Any, x: Any, y: Any, axis: int = -1) -> Any:
-        """x . y / (|x| |y|), as (N, 1); 0 for zero vectors."""
-        lengths = F.norm(x, axis=axis) * F.norm(y, axis=axis)
-        cosine = F.sum(x * y, axis=axis) / F.maximum(lengths, 1e-12)
-        return F.reshape(cosine, (-1, 1))
 
 
 class SDMLLoss(_DeclaredLoss):
@@ -439,21 +434,13 @@ class SDMLLoss(_DeclaredLoss):
         self.kl_loss = KLDivLoss(from_logits=True)
 
     def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
-        distances = self._compute_distances(F, x1, x2)
-        labels = self._compute_labels(F, distances)
-        return self.kl_loss(F.log_softmax(-distances, axis=1), labels)
-
-    @staticmethod
-    def _compute_distances(F: Any, x1: Any, x2: Any) -> Any:
-        """Squared distances between all rows, (N, N)."""
+        # Squared distances between all rows, (N, N).
         gaps = F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))  # (N, N, D)
-        return F.sum(F.square(gaps), axis=2)
-
-    def _compute_labels(self, F: Any, distances: Any) -> Any:
-        """1 - smoothing_parameter on the diagonal, the rest of each row in equal parts."""
+        distances = F.sum(F.square(gaps), axis=2)
         # Row and column indices give the diagonal of (N, N) without a known N.
         rows = F.expand_dims(F.contrib.arange_like(distances, axis=0), 1)
         columns = F.expand_dims(F.contrib.arange_like(distances, axis=1), 0)
         same = F.broadcast_equal(rows, columns)
         others = F.broadcast_div(1 - same, F.sum(1 - same, axis=1, keepdims=True))
-        return same * (1 - self.smoothing_parameter) + others * self.smoothing_parameter
+        labels = same * (1 - self.smoothing_parameter) + others * self.smoothing_parameter
+        return self.kl_loss(F.log_softmax(-distances, axis=1), labels)

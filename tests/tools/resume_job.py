@@ -85,7 +85,8 @@ class Job:
                     self.checkpoint.save(self.step)
                 if self.step == until:
                     break
-        arrays = [a.asnumpy() for p in self.net.collect_params().values() for a in p.list_data()]
+        learnt = [p for p in self.net.collect_params().values() if p.grad_req != "null"]
+        arrays = [a.asnumpy() for p in learnt for a in p.list_data()]
         drawn = [nd.random.uniform(shape=2).asnumpy(), np.random.rand(2)]
         return b"".join(a.tobytes() for a in arrays + drawn)
 

@@ -12,9 +12,9 @@ Dense(None -> 2, Activation(relu))
 Dense(3 -> 2, Activation(relu))
 
 A layer consists of an op and its parameters. The class declares the constructor's arguments, which
-become attributes (`Layer`); `_build` makes the parameters (0 in a shape: size unknown),
-`infer_shape` completes their shapes from the first input, and `hybrid_forward` calls the op. `F` is
-`nd` for arrays and `sym` while a graph is traced.
+become attributes (`Layer`); `_build` makes the parameters (0 in a shape: size unknown, until the
+first call), and `hybrid_forward` calls the op. `F` is `nd` for arrays and `sym` while a graph is
+traced.
 
 An activation is a function of single elements and keeps the shape; only `PReLU` has a parameter.
 `nd.Activation` and `nd.LeakyReLU` document the formulas.
@@ -28,7 +28,6 @@ An activation is a function of single elements and keeps the shape; only `PReLU`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import prod
 from typing import Any
 
 from d2lmini import initializer
@@ -231,10 +230,6 @@ class Dense(Affine):
 
     def _build(self) -> None:
         self._build_affine((self.units, self.in_units), self.units)
-
-    def infer_shape(self, x: Any) -> None:
-        inner = prod(x.shape[1:]) if self.flatten else x.shape[-1]
-        self.weight.shape = (self.units, inner)
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         y = F.FullyConnected(

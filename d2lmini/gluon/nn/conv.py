@@ -113,17 +113,6 @@ class _Conv(Affine):
     def _alias(self) -> str:
         return "conv"
 
-    def infer_shape(self, x: Any) -> None:
-        """Set the number of input channels from `x`; MXNetError unless the axes of `x` fit the
-        layout."""
-        if len(x.shape) != self.ndim + 2:
-            raise MXNetError(
-                f"{type(self).__name__}: needs data of {self.ndim + 2} axes "
-                f"({LAYOUTS[self.ndim][0]}), got {x.shape}"
-            )
-        self.in_channels = x.shape[1]
-        self.weight.shape = self._weight_shape(x.shape[1])
-
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         y = getattr(F, self._op_name)(x, weight, bias, name="fwd", **self._kwargs)
         return y if self.act is None else self.act(y)

@@ -19,7 +19,6 @@ MXNet can read exported files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any, ClassVar
 
 from d2lmini import ndarray as nd
@@ -81,9 +80,6 @@ class GatedCell(Layer, HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         shape = (batch_size, self.hidden_size)
         return [{"shape": shape, "__layout__": "NC"} for _ in range(self.n_states)]
-
-    def infer_shape(self, inputs: Any, states: Any) -> None:
-        self.i2h_weight.shape = (self.n_gates * self.hidden_size, prod(inputs.shape[1:]))
 
     @property
     def _mode(self) -> str | None:

@@ -29,7 +29,6 @@ import numpy as np
 from d2lmini.base import MXNetError, missing_attribute
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.data.dataset import same_as_one_by_one
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 from d2lmini.gluon.nn.basic import Lambda, Sequential
 from d2lmini.ops.core import Op, Spec
@@ -45,12 +44,6 @@ def _image_op(infer: Callable[..., Spec], flops: float) -> Callable[[Callable], 
     return lambda compute: Op(compute, compute.__name__, infer=infer, flops=flops, grad=None)
 
 
-def _takes_batches(kind: Any) -> Any:
-    """Mark a class whose Blocks transform each image of a batch (N, H, W, C)."""
-    kind._on_batches = lambda block: not (block._forward_hooks or block._forward_pre_hooks)
-    return kind
-
-
 def _sides(data: Any, batches: bool = True) -> tuple[int, int]:
     """H and W of an image or a batch; MXNetError for other shapes."""
     if len(data.shape) == 3 or (batches and len(data.shape) == 4):
@@ -62,6 +55,8 @@ def _sides(data: Any, batches: bool = True) -> tuple[int, int]:
 class Compose(Sequential):
     """Applies transforms one after another; plain functions are allowed."""
 
+    _takes_batches = True
+
     def __init__(self, transforms: list[Callable[[Any], Any]]):
         super().__init__()
         self.add(*[t if isinstance(t, Block) else Lambda(t) for t in transforms])
@@ -69,10 +64,6 @@ class Compose(Sequential):
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize the transforms that are HybridBlocks, without a warning."""
         Block.hybridize(self, active, **kwargs)
-
-    def _on_batches(self) -> bool:
-        hooks = self._forward_hooks or self._forward_pre_hooks
-        return not hooks and all(map(same_as_one_by_one, self._children.values()))
 
 
 # -- to layers -------------------------------------------------------------------------------------
@@ -90,9 +81,10 @@ def to_tensor(xp, data):
     return xp.true_divide(data, np.float32(255), out=xp.empty(data.shape, np.float32), dtype="f4")
 
 
-@_takes_batches
 class ToTensor(HybridBlock):
     """(H, W, C) in 0 ... 255 -> (C, H, W) float32 in [0, 1]; (N, H, W, C) -> (N, C, H, W)."""
+
+    _takes_batches = True
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return to_tensor(x)
@@ -125,10 +117,11 @@ def _(g, *, mean, std):
     return normalize(g, mean=(0.0,) * len(mean), std=std)
 
 
-@_takes_batches
 class Normalize(Layer):
     """(x - mean) / std per channel, for (C, H, W) or (N, C, H, W); mean and std are one number for
     all channels or one per channel. MXNetError for integers (apply ToTensor first)."""
+
+    _takes_batches = True
 
     mean: Any = 0.0
     std: Any = 1.0
@@ -214,12 +207,13 @@ class _Sized(Layer):
         self._pair = int(pair[0]), int(pair[1])
 
 
-@_takes_batches
 class Resize(_Sized):
     """Resizes images. interpolation: 0 nearest, 1 bilinear; MXNetError for others of MXNet's.
 
     keep_ratio: an int `size` sets the shorter side, and the other side keeps the aspect ratio.
     """
+
+    _takes_batches = True
 
     _places = {"size": -2, "keep_ratio": -1}
 
@@ -237,10 +231,11 @@ class Resize(_Sized):
         return resized(x, box=(0, 0, W, H), size=size, interpolation=self.interpolation)
 
 
-@_takes_batches
 class CenterCrop(_Sized):
     """The central part of this size. From a smaller image, the largest central part with this
     aspect ratio, enlarged."""
+
+    _takes_batches = True
 
     def forward(self, x: Any) -> Any:
         box = central_box(x, self._pair)
