@@ -41,7 +41,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import warnings
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -49,11 +48,11 @@ from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, callsite
+from d2lmini.base.families import with_parameters_of
 from d2lmini.base.scopes import Scope, Undo, swap
-from d2lmini.context import Context
 from d2lmini.gluon.compiled import flatten as _flatten
 from d2lmini.gluon.compiled import regroup as _regroup
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
 from d2lmini.gluon.utils import HookHandle
 from d2lmini.symbol.naming import NameManager, Prefix, next_name
@@ -303,16 +302,11 @@ class Block:
 
     # -- the whole net at once ---------------------------------------------------------------------
 
-    def initialize(
-        self,
-        init: Any = None,
-        ctx: Context | list[Context] | None = None,
-        verbose: bool = False,
-        force_reinit: bool = False,
-    ) -> None:
+    @with_parameters_of(ParameterDict.initialize, without="self")
+    def initialize(self, **kwargs: Any) -> None:
         """Initialize all parameters in one context or a list of contexts, each with its own
         initializer, else with `init` (Uniform). See Parameter.initialize."""
-        self.collect_params().initialize(init, ctx, verbose, force_reinit)
+        self.collect_params().initialize(**kwargs)
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
@@ -362,14 +356,9 @@ class Block:
         nd.save(filename, {name: p._reduce() for name, p in parameters.items()})
 
     def load_parameters(
-        self,
-        filename: FileName,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-    ) -> None:
+        self, filename: FileName, ctx: Contexts = None, allow_missing: bool = False,
+        ignore_extra: bool = False, cast_dtype: bool = False, dtype_source: str = "current",
+    ) -> None:  # fmt: skip
         """Read parameters from a file written by `save_parameters`; needs no `initialize` before.
 
         Files of `collect_params().save`, `save_params` and `export` load too; they are recognized
@@ -415,16 +404,11 @@ class Block:
 
     def save_params(self, filename: FileName) -> None:
         """Older form of `save_parameters`; writes full names without the prefix of this Block."""
-        warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
+        callsite.warn("save_params is deprecated. Please use save_parameters.")
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
-    def load_params(
-        self,
-        filename: FileName,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-    ) -> None:
+    @with_parameters_of(load_parameters, without="self cast_dtype dtype_source")
+    def load_params(self, **kwargs: Any) -> None:
         """Older form of `load_parameters`."""
-        warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
-        self.load_parameters(filename, ctx, allow_missing, ignore_extra)
+        callsite.warn("load_params is deprecated. Please use load_parameters.")
+        self.load_parameters(**kwargs)

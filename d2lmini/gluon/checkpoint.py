@@ -70,13 +70,9 @@ class Checkpoint:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        net: Block,
-        trainer: Trainer | None = None,
-        data: Any = None,
-        keep: int | None = 3,
-    ):
+        self, folder: str | os.PathLike[str], net: Block, trainer: Trainer | None = None,
+        data: Any = None, keep: int | None = 3,
+    ):  # fmt: skip
         if keep is not None and keep < 1:
             raise ValueError(f"Checkpoint: keep is at least 1, or None for all; got {keep}")
         self._data = [] if data is None else data if isinstance(data, (list, tuple)) else [data]

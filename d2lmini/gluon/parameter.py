@@ -47,6 +47,7 @@ from d2lmini.symbol import Symbol
 from d2lmini.symbol.naming import AttrScope
 
 Shape = tuple[int, ...]
+Contexts = Context | list[Context] | None
 
 
 class _Arrays:
@@ -79,19 +80,11 @@ class Parameter:
     """
 
     def __init__(
-        self,
-        name: str,
-        grad_req: str = "write",
-        shape: int | Shape | None = None,
-        dtype: Any = np.float32,
-        lr_mult: float = 1.0,
-        wd_mult: float = 1.0,
-        init: Any = None,
-        allow_deferred_init: bool = False,
-        differentiable: bool = True,
-        stype: str = "default",
-        grad_stype: str = "default",
-    ):
+        self, name: str, grad_req: str = "write", shape: int | Shape | None = None,
+        dtype: Any = np.float32, lr_mult: float = 1.0, wd_mult: float = 1.0, init: Any = None,
+        allow_deferred_init: bool = False, differentiable: bool = True,
+        stype: str = "default", grad_stype: str = "default",
+    ):  # fmt: skip
         for what, value in (("stype", stype), ("grad_stype", grad_stype)):
             assert value in _STYPES, (
                 f"{what} for Parameter '{name}' must be one of 'default', 'row_sparse', or 'csr', "
@@ -184,12 +177,9 @@ class Parameter:
     # -- initialization ----------------------------------------------------------------------------
 
     def initialize(
-        self,
-        init: Any = None,
-        ctx: Context | list[Context] | None = None,
-        default_init: Any = None,
+        self, init: Any = None, ctx: Contexts = None, default_init: Any = None,
         force_reinit: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Make the arrays in `ctx` (a context or a list; None: the current context) and fill them.
 
         The values come from `init`, else the parameter's own initializer, else `default_init`
@@ -276,11 +266,7 @@ class Parameter:
         self._grad = grads
 
     def _load_init(
-        self,
-        data: NDArray,
-        ctx: Context | list[Context] | None,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
+        self, data: NDArray, ctx: Contexts, cast_dtype: bool = False, dtype_source: str = "current"
     ) -> None:
         """Set the value to `data` from a file, whether or not the parameter is initialized."""
         assert dtype_source in ("current", "saved"), (
@@ -486,7 +472,7 @@ class Parameter:
     list_row_sparse_data = LeftOut()
 
 
-def _contexts(ctx: Context | list[Context] | None) -> list[Context]:
+def _contexts(ctx: Contexts) -> list[Context]:
     if ctx is None:
         return [current_context()]
     return [ctx] if isinstance(ctx, Context) else list(dict.fromkeys(ctx))

@@ -27,8 +27,9 @@ import numpy as np
 
 from d2lmini import initializer
 from d2lmini import ndarray as nd
+from d2lmini.base.families import with_parameters_of
 from d2lmini.context import Context
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.utils import as_default, merge_shapes
 from d2lmini.ndarray import NDArray
 
@@ -162,12 +163,9 @@ class ParameterDict(dict[str, Parameter]):
     # -- all at once -------------------------------------------------------------------------------
 
     def initialize(
-        self,
-        init: Any = None,
-        ctx: Context | list[Context] | None = None,
-        verbose: bool = False,
+        self, init: Any = None, ctx: Contexts = None, verbose: bool = False,
         force_reinit: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Initialize all parameters, each with its own initializer, else with `init` (Uniform).
         `verbose` logs the initializers; see Parameter.initialize."""
         init = initializer.create(init)
@@ -212,44 +210,11 @@ class ParameterDict(dict[str, Parameter]):
             arrays[parameter.name[len(strip_prefix) :]] = parameter._reduce()
         nd.save(filename, arrays)
 
-    def load(
-        self,
-        filename: FileName,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        restore_prefix: str = "",
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-    ) -> None:
-        """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
-
-        ctx: contexts for uninitialized parameters (cpu(0)). restore_prefix: prefix for the names in
-        the file. cast_dtype: convert the values to the parameter's dtype or, with
-        dtype_source='saved', the parameter to the file's dtype. Raises AssertionError for a
-        parameter missing from the file, unless allow_missing, for a name that is not in this dict,
-        unless ignore_extra, and for a different shape, dtype or context.
-        """
-        loaded = nd.load(filename)
-        if not isinstance(loaded, dict):
-            assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
-            loaded = {}
-        self.load_dict(
-            loaded, ctx, allow_missing, ignore_extra, restore_prefix, filename,
-            cast_dtype, dtype_source,
-        )  # fmt: skip
-
     def load_dict(
-        self,
-        param_dict: dict[str, NDArray],
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        restore_prefix: str = "",
-        filename: FileName | None = None,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-    ) -> None:
+        self, param_dict: dict[str, NDArray], ctx: Contexts = None, allow_missing: bool = False,
+        ignore_extra: bool = False, restore_prefix: str = "", filename: FileName | None = None,
+        cast_dtype: bool = False, dtype_source: str = "current",
+    ) -> None:  # fmt: skip
         """`load` from a dict of arrays."""
         source = "param_dict" if filename is None else f"file: {os.fspath(filename)}"
         for name in self.keys():
@@ -273,6 +238,22 @@ class ParameterDict(dict[str, Parameter]):
                 f"Parameter '{name[cut:]}' loaded from {source} is not present in ParameterDict, "
                 f"choices are: {brief(self.keys())}. Set ignore_extra to True to ignore.{_NAMING}"
             )
+
+    @with_parameters_of(load_dict, without="self param_dict filename")
+    def load(self, filename: FileName, **kwargs: Any) -> None:
+        """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
+
+        ctx: contexts for uninitialized parameters (cpu(0)). restore_prefix: prefix for the names in
+        the file. cast_dtype: convert the values to the parameter's dtype or, with
+        dtype_source='saved', the parameter to the file's dtype. Raises AssertionError for a
+        parameter missing from the file, unless allow_missing, for a name that is not in this dict,
+        unless ignore_extra, and for a different shape, dtype or context.
+        """
+        loaded = nd.load(filename)
+        if not isinstance(loaded, dict):
+            assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
+            loaded = {}
+        self.load_dict(loaded, filename=filename, **kwargs)
 
 
 def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:

@@ -26,10 +26,9 @@ import os
 from typing import Any
 
 from d2lmini import symbol
-from d2lmini.context import Context
 from d2lmini.gluon.compiled import complete, flatten, regroup
 from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
 from d2lmini.graph.symbolic_trace import initializing, plain, thread_state
@@ -68,13 +67,9 @@ class SymbolBlock(HybridBlock):
 
     @staticmethod
     def imports(
-        symbol_file: str,
-        input_names: str | list[str],
-        param_file: str | None = None,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-    ) -> SymbolBlock:
+        symbol_file: str, input_names: str | list[str], param_file: str | None = None,
+        ctx: Contexts = None, allow_missing: bool = False, ignore_extra: bool = False,
+    ) -> SymbolBlock:  # fmt: skip
         """The net in the files of `export`: the graph and, if given, the parameters, which are put
         into `ctx` (cpu(0)). Raises AssertionError for a variable that is neither in `input_names`
         nor in the file, unless `allow_missing`, and for a parameter that is not in the graph,

@@ -67,14 +67,10 @@ class Trainer:
     _amp_original_scale: float = 1.0
 
     def __init__(
-        self,
-        params: Any,
-        optimizer: str | opt.Optimizer,
-        optimizer_params: dict[str, Any] | None = None,
-        kvstore: Any = "device",
-        compression_params: dict[str, Any] | None = None,
-        update_on_kvstore: bool | None = None,
-    ):
+        self, params: Any, optimizer: str | opt.Optimizer,
+        optimizer_params: dict[str, Any] | None = None, kvstore: Any = "device",
+        compression_params: dict[str, Any] | None = None, update_on_kvstore: bool | None = None,
+    ):  # fmt: skip
         self._params = _list_of(params)
         self._param2idx = {param.name: i for i, param in enumerate(self._params)}
         # In the order of the net, which is not the order of names: dense10 comes before dense2.

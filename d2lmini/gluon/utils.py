@@ -171,13 +171,9 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
 
 
 def download(
-    url: str,
-    path: str | None = None,
-    overwrite: bool = False,
-    sha1_hash: str | None = None,
-    retries: int = 5,
-    verify_ssl: bool = True,
-) -> str:
+    url: str, path: str | None = None, overwrite: bool = False, sha1_hash: str | None = None,
+    retries: int = 5, verify_ssl: bool = True,
+) -> str:  # fmt: skip
     """Download `url` to the file or folder `path` and return the file's path.
 
     path None: the current folder, under the file's own name. An existing file with the right hash

@@ -121,22 +121,12 @@ class DataLoader:
     """
 
     def __init__(
-        self,
-        dataset: Any,
-        batch_size: int | None = None,
-        shuffle: bool = False,
-        sampler: Any = None,
-        last_batch: str | None = None,
-        batch_sampler: Any = None,
-        batchify_fn: Callable[[list[Any]], Any] | None = None,
-        num_workers: int = 0,
-        pin_memory: bool = False,
-        pin_device_id: int = 0,
-        prefetch: int | None = None,
-        thread_pool: bool | None = None,
-        timeout: float = 120,
-        auto_reload: bool = False,
-    ):
+        self, dataset: Any, batch_size: int | None = None, shuffle: bool = False,
+        sampler: Any = None, last_batch: str | None = None, batch_sampler: Any = None,
+        batchify_fn: Callable[[list[Any]], Any] | None = None, num_workers: int = 0,
+        pin_memory: bool = False, pin_device_id: int = 0, prefetch: int | None = None,
+        thread_pool: bool | None = None, timeout: float = 120, auto_reload: bool = False,
+    ):  # fmt: skip
         if timeout <= 0:
             raise ValueError(f"timeout must be positive, given {timeout}")
         self._dataset = dataset

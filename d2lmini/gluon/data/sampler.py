@@ -183,13 +183,9 @@ class SplitSampler(Sampler):
     """
 
     def __init__(
-        self,
-        length: int,
-        num_parts: int = 1,
-        part_index: int = 0,
-        shuffle: bool = True,
+        self, length: int, num_parts: int = 1, part_index: int = 0, shuffle: bool = True,
         seed: int = 0,
-    ):
+    ):  # fmt: skip
         if length < 0 or not 0 <= part_index < num_parts:
             raise ValueError(
                 "SplitSampler: expected length >= 0 and 0 <= part_index < num_parts, got length "

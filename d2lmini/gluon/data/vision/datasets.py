@@ -129,11 +129,9 @@ class _DownloadedDataset(Dataset):
     _test_files: ClassVar[Files]
 
     def __init__(
-        self,
-        root: str | None = None,
-        train: bool = True,
+        self, root: str | None = None, train: bool = True,
         transform: Callable[[Any, Any], Any] | None = None,
-    ):
+    ):  # fmt: skip
         home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
         self._root = os.path.expanduser(root or os.path.join(home, "datasets", self.name))
         self._files = self._train_files if train else self._test_files
