@@ -10,7 +10,7 @@ import numpy as np
 
 from d2lmini import autograd, nd, random
 from d2lmini.gluon import HybridBlock, nn, rnn
-from d2lmini.gluon.graphs import flatten
+from d2lmini.gluon.compiled import flatten
 
 
 def row(*layers: Any) -> nn.HybridSequential:

@@ -79,10 +79,10 @@ class LeftOut:
     """A method of MXNet that is left out: access raises an error with the reason."""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.where, self.name = owner.__name__, name
 
     def __get__(self, instance: Any, owner: type) -> NoReturn:
-        raise missing_attribute(owner.__name__, self.name, dir(owner))
+        raise missing_attribute(self.where, self.name, dir(owner))
 
 
 class Alias:

@@ -48,12 +48,14 @@ LEFT_OUT = {
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
-        *extracttrian Orthogonal CIFAR100
+        *extracttrian Orthogonal
         list_loss_output_functions list_lp16_fp32_ops list_lp16_use_fp32_params""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
-    "as are monitors; Block.register_op_hook shows the outputs of a net's ops":
-        "set_monitor_callback monitor Monitor",
+    "as are monitors; Block.register_forward_hook shows the outputs of a layer":
+        "set_monitor_callback monitor Monitor register_op_hook",
+    "save_parameters and load_parameters do the same for a net that is built alike":
+        "*Block.save *Block.load",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
     "simple_bind with the new shapes makes another": "Executor.reshape",
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",
@@ -98,11 +100,15 @@ LEFT_OUT = {
     "metric.Loss does the same, with another name=": "Caffe Torch",
     "the layers of gluon.rnn initialize their parameters; LSTMBias sets that of the forget gate":
         "FusedRNN",
+    "numpy.fromfile(path, 'u1').reshape(-1, 3073) reads its files, for an ArrayDataset":
+        "CIFAR10 CIFAR100",
     "a net that is called and hybridized within amp.init() predicts in mixed precision":
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
     "transforms.Compose and Dataset.transform_first take any function of an image":
-        "*.transforms.Cast CropResize RandomApply *.transforms.RandomLighting",
+        """
+        *.transforms.Cast CropResize RandomApply *.transforms.RandomLighting RandomBrightness
+        RandomContrast RandomSaturation RandomHue RandomColorJitter""",
     "a call of the net infers the dtypes": "infer_type",
     "viz.print_summary(net(sym.var('data')), shape={'data': shape}) does the same": "*.summary",
     "NumPy has no financial functions any more": "mirr npv ppmt pv rate",

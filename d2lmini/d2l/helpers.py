@@ -97,7 +97,7 @@ def digits(resize: int | None = None, seed: int = 0) -> tuple[np.ndarray, ...]:
             "load_data_digits needs scikit-learn, which brings the pictures: "
             "pip install 'd2lmini[lab]', or pip install scikit-learn"
         ) from None
-    from d2lmini.gluon.data.vision.image_ops import resize as resized
+    from d2lmini.gluon.data.vision.transforms import resize as resized
 
     bunch = load_digits()
     X = (bunch.images[..., None] / 16).astype(np.float32)  # (N, 8, 8, 1)

@@ -66,8 +66,8 @@ from d2lmini.device.devices import list_named
 from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of, settle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import NaiveEngine
+from d2lmini.gluon.parameter import arrays
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.gluon.variables import arrays
 from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.plan import MOST_KEPT
 from d2lmini.ndarray import NDArray

@@ -2,8 +2,7 @@
 
 parameter        Parameter: a learnt array, with a copy on each device
 parameter_dict   ParameterDict: parameters by name; Constant: a parameter that is not learnt
-naming           the names of Blocks
-block            Block: parameters and children, calls, files
+block            Block: names, parameters and children, calls, files
 hybrid_block     HybridBlock: a Block that can be compiled
 nn, rnn, loss    layers, recurrent layers, losses
 data             data sets and loaders

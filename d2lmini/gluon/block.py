@@ -22,34 +22,86 @@ Net(
 A subclass creates its layers in `__init__` and computes in `forward`. `__setattr__` records
 parameters in `_reg_params` and child Blocks in `_children`. Operations on the whole net
 (initialize, cast, save, ...) traverse these two dicts. After `mxnet.gluon.block`.
+
+The names of Blocks are 'dense0', 'dense1', ... and, inside a `name_scope`, 'net0_dense0':
+
+>>> net = nn.Sequential(prefix="net_")
+>>> with net.name_scope():
+...     net.add(nn.Dense(3), nn.Dense(2))
+>>> [layer.name for layer in net]
+['net_dense0', 'net_dense1']
+
+Each Block numbers the layers of each kind made in its scope. Outside any scope the thread's
+`NameManager` numbers them; it also names the nodes of graphs. Nodes made in the scope of a Block
+get the Block's prefix.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import warnings
+import threading
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from d2lmini import ndarray as nd
-from d2lmini.base import LeftOut
-from d2lmini.context import Context
-from d2lmini.device import files
-from d2lmini.gluon import naming
-from d2lmini.gluon.graphs import flatten as _flatten
-from d2lmini.gluon.graphs import regroup as _regroup
-from d2lmini.gluon.naming import _BlockScope
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.base import LeftOut, callsite
+from d2lmini.base.families import with_parameters_of
+from d2lmini.base.scopes import Scope, Undo, swap
+from d2lmini.gluon.compiled import flatten as _flatten
+from d2lmini.gluon.compiled import regroup as _regroup
+from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
 from d2lmini.gluon.utils import HookHandle
-
-#: The modules whose methods walk over a whole net.
-_WALKERS = ("d2lmini.gluon.block", "d2lmini.gluon.hybrid_block")
+from d2lmini.symbol.naming import NameManager, Prefix, next_name
 
 __all__ = ["Block", "_BlockScope", "_flatten", "_regroup"]
+
+
+class _ThreadState(threading.local):
+    """Per thread: the innermost scope."""
+
+    scope: _BlockScope | None = None
+
+
+_thread_state = _ThreadState()
+
+
+class _BlockScope(Scope):
+    """`with block.name_scope():` names the Blocks made inside as children of `block`."""
+
+    def __init__(self, block: Any):
+        self._block = block
+        self._counter = block.__dict__.setdefault("_names_used", {})
+
+    @staticmethod
+    def create(
+        prefix: str | None, params: ParameterDict | None, hint: str
+    ) -> tuple[str, ParameterDict]:
+        """The prefix and parameters of a new Block of kind `hint` in the current scope."""
+        scope = _thread_state.scope
+        if prefix is None:
+            if scope is None:
+                prefix = NameManager.current.get(None, hint) + "_"
+            else:
+                prefix = next_name(scope._counter, hint) + "_"
+        if params is not None:
+            params = ParameterDict(params.prefix, params)
+        elif scope is None:
+            params = ParameterDict(prefix)
+        else:
+            outer = scope._block.params
+            params = ParameterDict(outer.prefix + prefix, outer._shared)
+        return (prefix if scope is None else scope._block.prefix + prefix), params
+
+    def _begin(self, undo: Undo) -> _BlockScope:
+        # A Block with an empty prefix leaves the naming to the enclosing scope.
+        if not self._block._empty_prefix:
+            swap(undo, _thread_state, "scope", self)
+            Prefix(self._block.prefix)._begin(undo)
+        return self
 
 
 class Block:
@@ -137,33 +189,11 @@ class Block:
         return {name: x for name, x in self.__dict__.items() if isinstance(x, Block)}
 
     def __repr__(self) -> str:
-        lines: list[str] = []
-        todo: list[tuple[str, str, Any]] = [("", "", self)]  # indent, label, Block or text
-        while todo:
-            indent, label, block = todo.pop()
-            if not isinstance(block, Block) or type(block).__repr__ is not Block.__repr__:
-                text = block if isinstance(block, str) else repr(block)
-                lines += [indent + line for line in f"{label}{text}".split("\n")]
-                continue
-            children = block._repr_children()
-            lines.append(f"{indent}{label}{type(block).__name__}(")
-            todo += [(indent, "", ")")] if children else [(indent, "", "\n)")]
-            todo += [(f"{indent}  ", f"({n}): ", x) for n, x in reversed(children.items())]
-        return "\n".join(lines)
-
-    def _walk(self, method: str, act: Callable[[Block], Any], *args: Any, **kwargs: Any) -> list:
-        """What `act` gives for this Block and all Blocks in it, parents first. A Block whose class
-        has a `method` of its own is asked by that, also for the Blocks in it. A loop, because nets
-        may be deep."""
-        results, todo = [], [self]
-        while todo:
-            block = todo.pop()
-            if block is self or getattr(type(block), method).__module__ in _WALKERS:
-                results.append(act(block))
-                todo += reversed(block._children.values())
-            else:
-                results.append(getattr(block, method)(*args, **kwargs))
-        return results
+        children = [
+            f"\n  ({name}): " + repr(block).replace("\n", "\n  ")
+            for name, block in self._repr_children().items()
+        ]
+        return f"{type(self).__name__}(" + "".join(children or ["\n"]) + "\n)"
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -195,15 +225,12 @@ class Block:
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """The parameters of this Block and all its descendants. `select` keeps the parameters whose
         full names match a regular expression from the start, as in '.*weight|.*bias'."""
+        self._check_container_with_block()
         found = ParameterDict(self._params.prefix)
         pattern = re.compile(select or "")
-
-        def own(block: Block) -> dict[str, Parameter]:
-            block._check_container_with_block()
-            return {k: p for k, p in block.params.items() if pattern.match(k)}
-
-        for part in self._walk("collect_params", own, select):
-            found.update(part)
+        found |= {k: p for k, p in self.params.items() if pattern.match(k)}
+        for child in self._children.values():
+            found.update(child.collect_params(select))
         return found
 
     def _check_container_with_block(self) -> None:
@@ -221,26 +248,19 @@ class Block:
 
         for name, value in self.__dict__.items():
             if isinstance(value, (list, tuple, dict)) and name != "_children" and hidden(value):
-                warnings.warn(
+                callsite.warn(
                     f'"{type(self).__name__}.{name}" is an unregistered container with Blocks. '
                     "Note that Blocks inside the list, tuple or dict will not be registered "
                     "automatically. Make sure to register them using register_child() or switching "
-                    "to nn.Sequential/nn.HybridSequential instead. ",
-                    stacklevel=3,
+                    "to nn.Sequential/nn.HybridSequential instead. "
                 )
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
         """The parameters by their paths: 'features.0.weight'."""
-        found: dict[str, Parameter] = {}
-        todo: list[tuple[str, Block]] = [(prefix and f"{prefix}.", self)]
-        while todo:
-            path, block = todo.pop()
-            if block is not self and not block._children:  # a layer may have other names
-                found.update(block._collect_params_with_prefix(path[:-1]))
-            else:
-                found.update({path + name: p for name, p in block._reg_params.items()})
-                children = reversed(block._children.items())
-                todo += [(f"{path}{name}.", child) for name, child in children]
+        prefix = prefix and f"{prefix}."
+        found = {prefix + name: p for name, p in self._reg_params.items()}
+        for name, child in self._children.items():
+            found |= child._collect_params_with_prefix(prefix + name)
         return found
 
     # -- calls -------------------------------------------------------------------------------------
@@ -273,53 +293,26 @@ class Block:
         """Call `hook(block, inputs, output)` after each forward; the hook's result is ignored."""
         return HookHandle().attach(self._forward_hooks, hook)
 
-    def register_op_hook(self, callback: Callable, monitor_all: bool = False) -> None:
-        """Call `callback(name, op, array)` for each output of each op in Blocks that are
-        hybridized, with monitor_all also for each input: ('dense0_fwd_output', 'FullyConnected',
-        array). Their graphs then run op by op, uncompiled. (MXNet's callbacks receive a handle of
-        the array.)"""
-        self._walk(
-            "register_op_hook",
-            lambda block: block._add_op_hook(callback, monitor_all),
-            callback,
-            monitor_all,
-        )
-        self._clear_cached_op()
-
-    def _add_op_hook(self, callback: Callable, monitor_all: bool) -> None:
-        """A Block that is not compiled has no ops of its own to watch."""
-
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every descendant, children first, then on this Block; returns this Block."""
-        found: list[Block] = []
-        todo = [self]
-        while todo:
-            found.append(todo.pop())
-            todo += found[-1]._children.values()
-        for block in reversed(found):
-            fn(block)
+        for child in self._children.values():
+            child.apply(fn)
+        fn(self)
         return self
 
     # -- the whole net at once ---------------------------------------------------------------------
 
-    def initialize(
-        self,
-        init: Any = None,
-        ctx: Context | list[Context] | None = None,
-        verbose: bool = False,
-        force_reinit: bool = False,
-    ) -> None:
+    @with_parameters_of(ParameterDict.initialize, without="self")
+    def initialize(self, **kwargs: Any) -> None:
         """Initialize all parameters in one context or a list of contexts, each with its own
         initializer, else with `init` (Uniform). See Parameter.initialize."""
-        self.collect_params().initialize(init, ctx, verbose, force_reinit)
+        self.collect_params().initialize(**kwargs)
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
-        self._walk("hybridize", lambda block: block._activate(active, kwargs), active, **kwargs)
+        for child in self._children.values():
+            child.hybridize(active, **kwargs)
         self._clear_cached_op()
-
-    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
-        """A plain Block stays eager."""
 
     def _clear_cached_op(self) -> None:
         """Make this Block and all enclosing Blocks drop their compiled programs."""
@@ -333,13 +326,10 @@ class Block:
 
     def cast(self, dtype: Any) -> None:
         """Convert all parameters to `dtype`."""
-
-        def own(block: Block) -> None:
-            for parameter in block.params.values():
-                parameter.cast(dtype)
-            block._drop_programs()
-
-        self._walk("cast", own, dtype)
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self.params.values():
+            parameter.cast(dtype)
         self._clear_cached_op()
 
     def zero_grad(self) -> None:
@@ -347,6 +337,9 @@ class Block:
         self.collect_params().zero_grad()
 
     summary = LeftOut()
+    register_op_hook = LeftOut()
+    save = LeftOut()
+    load = LeftOut()
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -363,14 +356,9 @@ class Block:
         nd.save(filename, {name: p._reduce() for name, p in parameters.items()})
 
     def load_parameters(
-        self,
-        filename: FileName,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-    ) -> None:
+        self, filename: FileName, ctx: Contexts = None, allow_missing: bool = False,
+        ignore_extra: bool = False, cast_dtype: bool = False, dtype_source: str = "current",
+    ) -> None:  # fmt: skip
         """Read parameters from a file written by `save_parameters`; needs no `initialize` before.
 
         Files of `collect_params().save`, `save_params` and `export` load too; they are recognized
@@ -416,32 +404,11 @@ class Block:
 
     def save_params(self, filename: FileName) -> None:
         """Older form of `save_parameters`; writes full names without the prefix of this Block."""
-        warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
+        callsite.warn("save_params is deprecated. Please use save_parameters.")
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
-    def load_params(
-        self,
-        filename: FileName,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-    ) -> None:
+    @with_parameters_of(load_parameters, without="self cast_dtype dtype_source")
+    def load_params(self, **kwargs: Any) -> None:
         """Older form of `load_parameters`."""
-        warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
-        self.load_parameters(filename, ctx, allow_missing, ignore_extra)
-
-    def save(self, prefix: str) -> None:
-        """Write the structure of the net to PREFIX-model.json and its parameters to
-        PREFIX-model.params, for `load`. Waits for the parameters."""
-        with files.replace_atomically(f"{prefix}-model.params", f"{prefix}-model.json") as [
-            params,
-            model,
-        ]:
-            self.save_parameters(params)
-            files.write(model, naming.describe(self))
-
-    def load(self, prefix: str) -> None:
-        """Load the files of `save` into a net of the same structure: parameters, names, and which
-        Blocks were hybridized. Raises ValueError when the structure differs."""
-        naming.load(self, f"{prefix}-model.json")
-        self.load_parameters(f"{prefix}-model.params")
+        callsite.warn("load_params is deprecated. Please use load_parameters.")
+        self.load_parameters(**kwargs)

@@ -13,16 +13,16 @@
                 checkpoint.save(step)
 
 A training that is killed at any moment, even within `save`, and started again gives the same bits.
-A checkpoint holds everything that the next steps depend on, and nothing else. It holds no
-gradients, so save between two steps. (A loop over epochs is `for epoch in range(loader.epoch,
-num_epochs)`, after `restore`.)
+A checkpoint holds everything that the next steps depend on: but no gradients, so save between two
+steps, and no residuals of gradient compression. Of parameters that differ between devices, such as
+BatchNorm's running means, it holds those of the first device of rank 0. (A loop over epochs is `for
+epoch in range(loader.epoch, num_epochs)`, after `restore`.)
 
         run1/step-00000100/net.params       parameters, also readable by `net.load_parameters`
                            trainer.states   the optimizer, its counts, states and schedule, also
                                             readable by `trainer.load_states`
-                           rank-0.params    values of each device, such as running means
                            rank-0.json      the random generators (d2lmini's, NumPy's, Python's)
-                                            and the positions of the loaders
+                                            and the positions of the loaders, of each process
                            whole.json       written last: size and checksum of all other files
 
 `save` writes these files to a folder `step-00000100.tmp` and renames the folder when all files are
@@ -30,8 +30,8 @@ on the disk. So a folder without `.tmp` is complete; older checkpoints are remov
 No file is a pickle: reading the files runs no code.
 
 **Several processes** (`kvstore="dist_sync"`) share one folder that all processes can access. Rank 0
-writes the common state, every rank writes its own state, and all processes resume from the newest
-step that rank 0 finds complete.
+writes the common state, every rank its generators and loaders, and all processes resume from the
+newest step that rank 0 finds complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import zlib
 from pathlib import Path
@@ -52,15 +51,11 @@ from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError, callsite
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.sampler import Sampler
-from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
-from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 
 #: Errors raised when numbers, texts or lists in a file are not the written ones.
 _NOT_OURS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-
-_NAME = re.compile(r"step-(\d+)(?:\.(\d+))?")
 
 
 class Checkpoint:
@@ -75,13 +70,9 @@ class Checkpoint:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        net: Block,
-        trainer: Trainer | None = None,
-        data: Any = None,
-        keep: int | None = 3,
-    ):
+        self, folder: str | os.PathLike[str], net: Block, trainer: Trainer | None = None,
+        data: Any = None, keep: int | None = 3,
+    ):  # fmt: skip
         if keep is not None and keep < 1:
             raise ValueError(f"Checkpoint: keep is at least 1, or None for all; got {keep}")
         self._data = [] if data is None else data if isinstance(data, (list, tuple)) else [data]
@@ -98,31 +89,38 @@ class Checkpoint:
     @property
     def steps(self) -> list[int]:
         """The steps that can be restored if their files are undamaged; the newest is last."""
-        return sorted({step for step, _, _ in self._find_all()})
+        names = [path.name.removeprefix("step-") for path in self.folder.glob("step-*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
 
     # -- write -------------------------------------------------------------------------------------
 
     def save(self, step: int) -> None:
-        """Write a checkpoint of this step, then remove old checkpoints beyond `keep`.
+        """Write a checkpoint of this step, then remove old checkpoints beyond `keep`. Does nothing
+        if this step was saved or restored last.
 
         Waits for all pushed operations. All processes of a job call `save` after the same step.
         Raises ValueError for a step before the last one saved or restored, and if the folder holds
         the checkpoints of another run (`restore` was not called). Raises OSError when the system
         refuses to write; earlier checkpoints are then unchanged.
         """
-        step = int(step)
+        step, last = int(step), self._last
+        if step == last:
+            return
         rank, _ = self._place()
-        if step < max(self._last or 0, 0):
+        if step < (last or 0):
             raise ValueError(
-                f"save: step {step} is before step {self._last}, the last that was saved or "
+                f"save: step {step} is before step {last}, the last that was saved or "
                 "restored: after a restart the first one saved would be taken for older"
             )
-        if self._last is None and rank == 0 and self.steps:
+        if last is None and rank == 0 and self.steps:
             raise ValueError(
                 f"save: {str(self.folder)!r} holds the checkpoints of a run that came to step "
                 f"{self.steps[-1]}: call restore() first to go on from there, or use another folder"
             )
-        unfinished = self.folder / f"step-{step:08d}.tmp"
+        unfinished = self._path(step).with_suffix(".tmp")
         if rank == 0:
             for left in self.folder.glob("step-*.tmp"):  # left by a killed process
                 shutil.rmtree(left)
@@ -137,34 +135,16 @@ class Checkpoint:
     def _write(self, folder: Path) -> None:
         """Write this process's files."""
         rank, ranks = self._place()
-        copies = self._copies()
-        first = {key[2:]: x for key, x in copies.items() if key.startswith("0 ")}
         if rank == 0:
-            nd.save(folder / "net.params", first)
+            parameters = self._net._collect_params_with_prefix()
+            nd.save(folder / "net.params", {n: p.list_data()[0] for n, p in parameters.items()})
             if self._trainer is not None:
                 self._trainer.save_states(folder / "trainer.states")
-        # Copies may differ by device and process: running means, or if an optimizer draws numbers.
-        inside = {name: x.asnumpy().tobytes() for name, x in first.items()}
-        total = zlib.crc32(b"".join(inside.values())), 0
-        apart = self._agree(total) != total  # from rank 0, which writes net.params
-        own = {
-            key: x
-            for key, x in copies.items()
-            if apart or x.asnumpy().tobytes() != inside[key.split(" ", 1)[1]]
-        }
-        states = [updater.get_states() for updater in self._updaters()]
-        for i, data in enumerate(states):
-            if apart or data != states[0]:
-                own[f"states {i}"] = nd.array(np.frombuffer(data, np.uint8), dtype=np.uint8)
-        own |= {f"residual {key} {i}": x for (key, i), x in self._residuals().items()}
-        if own:
-            nd.save(folder / f"rank-{rank}.params", own)
         state = {
             "random": random_state.state_dict(),
             "numpy": random_state.numpy_state_dict(),
             "python": random.getstate(),
             "data": [loader.state_dict() for loader in self._data],
-            "copies": len(copies),
         }
         (folder / f"rank-{rank}.json").write_text(json.dumps(state))
         for path in folder.glob("*" if ranks == 1 else f"rank-{rank}.*"):
@@ -177,17 +157,18 @@ class Checkpoint:
         (unfinished / "whole.json").write_text(json.dumps(whole, indent=1))
         _flush(unfinished / "whole.json")
         _flush(unfinished)
-        others = self._find_all()
-        count = 1 + max((nth for at, nth, _ in others if at == step), default=0)
-        unfinished.rename(_path(self.folder, step, count))
+        if self._path(step).exists():
+            self._remove(step)  # a damaged one, which `restore` has passed over
+        unfinished.rename(self._path(step))
         _flush(self.folder)
-        earlier = [path for at, _, path in others if at < step]
-        same = [path for at, _, path in others if at == step]
-        beyond = [] if self._keep is None else earlier[: len(earlier) - self._keep + 1]
-        for path in [*beyond, *same]:
-            # Rename first: a partly removed folder would count as a damaged checkpoint.
-            gone = path.rename(path.with_name(path.name + ".tmp"))
-            shutil.rmtree(gone, ignore_errors=True)
+        earlier = [other for other in self.steps if other < step]
+        for old in [] if self._keep is None else earlier[: len(earlier) - self._keep + 1]:
+            self._remove(old)
+
+    def _remove(self, step: int) -> None:
+        # Rename first: a partly removed folder would count as a damaged checkpoint.
+        path = self._path(step)
+        shutil.rmtree(path.rename(path.with_suffix(".old.tmp")), ignore_errors=True)
 
     # -- read --------------------------------------------------------------------------------------
 
@@ -198,14 +179,13 @@ class Checkpoint:
         as before; the parameters are initialized on their devices, otherwise they are put on the
         CPU. A checkpoint with a damaged file is skipped with a warning that names the file. Raises
         MXNetError if no complete checkpoint is left, or if the checkpoint was saved by another
-        number of processes, devices or DataLoaders, of another net, or changed since.
+        number of processes or DataLoaders, of another net, or changed since.
         """
         rank, ranks = self._place()
-        chosen = self._agree(self._newest() if rank == 0 else None)
-        if chosen is None:
-            self._last = -1
+        step = self._last = self._agree(self._newest() if rank == 0 else -1)
+        if step < 0:
             return None
-        folder, step = _path(self.folder, *chosen), chosen[0]
+        folder = self._path(step)
         saved_by = json.loads((folder / "whole.json").read_text())["ranks"]
         if saved_by != ranks:
             raise MXNetError(
@@ -217,41 +197,19 @@ class Checkpoint:
             self._net.load_parameters(folder / "net.params")
             if self._trainer is not None:
                 self._trainer.load_states(folder / "trainer.states")
-            self._restore_own(folder, rank)
+            self._restore_own(json.loads((folder / f"rank-{rank}.json").read_text()))
         except (MXNetError, AssertionError, OSError, *_NOT_OURS) as problem:
             raise MXNetError(
                 f"restore: {str(folder)!r} is not of this net, Trainer and data, or save() did not "
                 f"write it, although its checksums agree: {problem}"
             ) from problem
-        self._last = step
         return step
 
-    def _restore_own(self, folder: Path, rank: int) -> None:
+    def _restore_own(self, state: dict[str, Any]) -> None:
         """Restore the state of this process."""
-        path = folder / f"rank-{rank}.params"
-        own = nd.load(path) if path.exists() else {}
-        copies = self._copies()
-        for name, x in own.items():
-            kind, *numbers = name.split(" ")
-            if kind == "states":
-                self._updaters()[int(numbers[0])].set_states(x.asnumpy().tobytes())
-                continue
-            if kind == "residual":
-                key, i = map(int, numbers)
-                here = self._trainer._params[key].list_grad()[i]  # type: ignore[union-attr]
-                self._residuals()[key, i] = x
-            else:
-                here = copies[name]
-            if x._spec != here._spec:
-                raise ValueError(f"{name!r} was saved as {x._spec}, here it is {here._spec}")
-            if kind != "residual":
-                here[:] = x.as_in_context(here.context)
-        state = json.loads((folder / f"rank-{rank}.json").read_text())
-        saved, here = (state["copies"], len(state["data"])), (len(copies), len(self._data))
-        if saved != here:
-            raise MXNetError(
-                f"restore: {str(folder)!r} was saved with {saved[0]} copies of parameters and "
-                f"{saved[1]} DataLoaders, here are {here[0]} and {here[1]}: build as many"
+        if len(state["data"]) != len(self._data):
+            raise ValueError(
+                f"it was saved with {len(state['data'])} DataLoaders, here are {len(self._data)}"
             )
         for loader, its in zip(self._data, state["data"]):
             loader.load_state_dict(its)
@@ -263,48 +221,22 @@ class Checkpoint:
         np.random.set_state(random_state.numpy_state_of(state["numpy"]))
         random_state.load_state_dict(state["random"])
 
-    def _newest(self) -> tuple[int, int] | None:
-        """Step and count of the newest complete checkpoint."""
+    def _newest(self) -> int:
+        """The step of the newest complete checkpoint; -1 if there is none at all."""
         problems: list[str] = []
-        for step, count, path in reversed(self._find_all()):
-            problem = _damage(path)
+        for step in reversed(self.steps):
+            problem = _damage(self._path(step))
             if problem is None:
                 for damage in problems:
                     callsite.warn(f"restore: {damage}; going on from step {step}")
-                return step, count
+                return step
             problems.append(problem)
         if problems:
             raise MXNetError(
                 f"restore: no checkpoint in {str(self.folder)!r} is complete: {'; '.join(problems)}"
                 ". Use another folder to begin anew"
             )
-        return None
-
-    def _find_all(self) -> list[tuple[int, int, Path]]:
-        """Step, count and folder of each checkpoint, oldest first."""
-        names = [(_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*")]
-        return sorted((int(m[1]), int(m[2] or 1), path) for m, path in names if m)
-
-    # -- what there is to keep ---------------------------------------------------------------------
-
-    def _parameters(self) -> list[tuple[str, Parameter]]:
-        return list(self._net._collect_params_with_prefix().items())
-
-    def _copies(self) -> dict[str, NDArray]:
-        """The parameters on all devices, by the device's number and the name."""
-        return {
-            f"{i} {name}": x for name, p in self._parameters() for i, x in enumerate(p.list_data())
-        }
-
-    def _updaters(self) -> list[Any]:
-        """The Trainer's updaters, if each device updates its own parameters."""
-        alone = self._trainer is None or self._trainer._update_on_kvstore
-        return [] if alone else self._trainer._updaters  # type: ignore[union-attr]
-
-    def _residuals(self) -> dict[Any, NDArray]:
-        """Residuals of gradient compression that were not sent yet, by key and device number."""
-        compression = getattr(getattr(self._trainer, "_kvstore", None), "_compression", None)
-        return {} if compression is None else compression._residuals
+        return -1
 
     # -- the other processes -----------------------------------------------------------------------
 
@@ -314,32 +246,23 @@ class Checkpoint:
             return 0, 1
         self._trainer._prepare()
         store = self._trainer._kvstore
-        return getattr(store, "rank", 0), getattr(store, "num_workers", 1)
+        ranks = getattr(store, "num_workers", 1)
+        if ranks > 1 and self._job is None:  # the Trainer's store accepts only numbers as keys
+            self._job = kv.create("dist_sync")
+        return getattr(store, "rank", 0), ranks
 
     def _meet(self) -> None:
         """Wait until all processes are here (a barrier)."""
-        if self._place()[1] > 1:
-            self._talk().barrier()
+        if self._job is not None:
+            self._job.barrier()
 
-    def _agree(self, chosen: tuple[int, int] | None) -> tuple[int, int] | None:
-        """The choice of rank 0, broadcast to all processes."""
-        if self._place()[1] == 1:
-            return chosen
-        told = nd.array((-1, -1) if chosen is None else chosen, dtype="int64")
-        self._talk().broadcast("checkpoint", told, told)
-        step, count = map(int, told.asnumpy())
-        return None if step < 0 else (step, count)
-
-    def _talk(self) -> Any:
-        """A separate KVStore, because the Trainer's accepts only numbers as keys."""
-        if self._job is None:
-            self._job = kv.create("dist_sync")
-        return self._job
-
-
-def _path(folder: Path, step: int, count: int) -> Path:
-    """The folder of a checkpoint; a step that was saved again has a count."""
-    return folder / (f"step-{step:08d}" + (f".{count}" if count > 1 else ""))
+    def _agree(self, step: int) -> int:
+        """The step of rank 0, broadcast to all processes."""
+        if self._job is not None:
+            told = nd.array([step], dtype="int64")
+            self._job.broadcast("checkpoint", told, told)
+            step = int(told.asscalar())
+        return step
 
 
 def _fingerprint(path: Path) -> list[int]:

@@ -18,47 +18,72 @@ my Python runs, F is d2lmini.symbol
 
 A `hybrid_forward` is traced once, for NDArrays of all shapes. A plain `forward` sees shapes, and so
 does each function of an `np.ndarray`; such nets are traced again for each new kind of input.
+
+A net's arguments may be nested lists. A graph takes one list; the form describes the nesting: 0 is
+a single value, -1 is None, a number n > 0 is a value that has n outputs (a Symbol), and a list is a
+list or tuple.
+
+>>> flat, form = flatten([1, (2, None)])
+>>> flat, form
+([1, 2, None], [0, [0, -1]])
+>>> regroup([x and 10 * x for x in flat], form)[0]
+[10, [20, None]]
 """
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from d2lmini import ndarray as nd
+from d2lmini import symbol
 from d2lmini.base import callsite, loaders
 from d2lmini.context import Context
-from d2lmini.gluon.graphs import flatten, regroup
-from d2lmini.gluon.variables import arrays
+from d2lmini.device import files
+from d2lmini.gluon.parameter import arrays
+from d2lmini.gluon.utils import shape_is_known
+from d2lmini.graph import symbolic_trace as tracing
 from d2lmini.graph.cached_op import CachedOp, Compiled, ProgramCache
-from d2lmini.graph.ir import Node
-from d2lmini.graph.symbolic_trace import (
-    FallbackToEager,
-    SymbolicTrace,
-    input_names,
-    one_at_a_time,
-    thread_state,
-)
+from d2lmini.graph.ir import topological
+from d2lmini.graph.symbolic_trace import FallbackToEager, SymbolicTrace, one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
+from d2lmini.ops.rnn import rnn_layer
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
-from d2lmini.symbol.lists import monitored_inputs, output_name
 
 #: The lines for which a warning has said that their Block is not compiled.
 _told: set[callsite.Site] = set()
 
 
-class _TrackedCachedOp(CachedOp):
-    """A CachedOp that calls back when its last program is dropped."""
+def flatten(args: Any, what: str = "") -> tuple[list[Any], Any]:
+    """All values in order, and the form for `regroup`. (MXNet uses `what`, the kind of values, in
+    messages.)"""
+    if args is None:
+        return [None], -1
+    if not isinstance(args, (list, tuple)):
+        outputs = len(args._entries) if isinstance(args, Symbol) else 1
+        return [args], outputs if outputs > 1 else 0
+    flat: list[Any] = []
+    form = []
+    for arg in args:
+        values, part = flatten(arg)
+        flat += values
+        form.append(part)
+    return flat, form
 
-    emptied: Callable[[], None]
 
-    def _forget(self, by_value: tuple) -> None:
-        super()._forget(by_value)
-        if not self._compiled:
-            self.emptied()
+def regroup(flat: Sequence[Any], form: Any) -> tuple[Any, Sequence[Any]]:
+    """The values of `flat`, nested by `form`, and the unused rest of `flat`."""
+    if isinstance(form, int):
+        if form > 0:
+            return list(flat[:form]), flat[form:]
+        return flat[0], flat[1:]
+    groups = []
+    for part in form:
+        group, flat = regroup(flat, part)
+        groups.append(group)
+    return groups, flat
 
 
 #: `arrays.now` when the list of a graph's arrays was made; the list; the program that ran last with
@@ -77,14 +102,13 @@ class DeviceProgram:
 
     def __init__(
         self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, flags: Any,
-        kept: ProgramCache, emptied: Callable[[], None],
+        kept: ProgramCache,
     ):  # fmt: skip
         self.trace = trace
         self.form = form
         self.ctx = ctx
         self.kind: Any = loaders["np.ndarray"]() if trace.is_np else NDArray
-        self.op = _TrackedCachedOp(trace.symbol, flags, name, kept, trace)
-        self.op.emptied = emptied
+        self.op = CachedOp(trace.symbol, flags, name, kept, trace)
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
         self.place: Any = self.places[0]
@@ -133,40 +157,23 @@ class DeviceProgram:
         return compiled(inputs, None)[0]  # type: ignore[misc]
 
     def __call__(self, flat: Sequence[NDArray | None]) -> Any:
-        inputs = self.arrays_for(flat)
-        results = self.op(*inputs) if self.trace.symbol._entries else []
-        return self.unflatten(results if isinstance(results, list) else [results])
-
-    def arrays_for(self, flat: Sequence[NDArray | None]) -> list[NDArray]:
-        """All arrays for one call."""
         last = self.last
         inputs = (last if last[0] is arrays.now else self._fill())[1].copy()
         for place, x in zip(self.places, flat):
             if place is not None:
                 inputs[place] = x
-        return inputs
-
-    def unflatten(self, results: list[NDArray]) -> Any:
-        """The outputs as the traced function returned them."""
+        results: Any = self.op(*inputs) if self.trace.symbol._entries else []
+        if not isinstance(results, list):
+            results = [results]
         found = [results[i] if isinstance(i, int) else i[0] for i in self.trace.outputs]
         return regroup(found, self.form)[0]
 
-    def run_with_hooks(self, flat: Sequence[NDArray | None], hooks: Sequence[tuple]) -> Any:
-        """Call op by op, and call every hook for every op."""
 
-        def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
-            assert node.op is not None
-            names = monitored_inputs(node)
-            taken = [(name, x) for name, x in zip(names, inputs) if x is not None]
-            given = [(output_name((node, i)), y) for i, y in enumerate(outputs)]
-            for callback, monitor_all in hooks:
-                for name, array in taken + given if monitor_all else given:
-                    callback(name, node.op.name, array)
+class Programs(list):
+    """Compiled programs, in order of compilation; `print` shows their source."""
 
-        values = dict(zip(self.op.variables, self.arrays_for(flat)))
-        keys = self.trace.keys(self.trace.draws(modes.training), self.ctx)
-        results = evaluate(self.trace.symbol._entries, values, watch, self.ctx, keys=keys)
-        return self.unflatten(results)
+    def __str__(self) -> str:
+        return "\n\n".join(str(program) for program in self)
 
 
 class HybridCache:
@@ -176,10 +183,10 @@ class HybridCache:
         self._block = weakref.ref(block)
         self.flags = flags
         self.kept = ProgramCache(CachedOp.flag(flags, "static_alloc"))
-        self.traces: dict[Any, tuple[SymbolicTrace, Any]] = {}
         self.placed: dict[Any, DeviceProgram] = {}
-        self.form: Any = None  # nesting of the inputs of the first trace
-        self._general = False  # True if that nesting holds for all inputs
+        self.first: SymbolicTrace | None = None  # for `export`
+        self.form: Any = None  # nesting of its inputs
+        self._general: DeviceProgram | None = None  # its trace holds for all NDArrays
         self._as_written: set[bool] = set()  # the modes that run uncompiled
         self._last: DeviceProgram | None = None
 
@@ -230,38 +237,22 @@ class HybridCache:
         try:
             placed = self.place(block, flat, form, ctx)
         except FallbackToEager as reason:
-            self._run_as_written(reason)
+            self._as_written.add(modes.training)
+            if reason.site is not None and reason.site not in _told:
+                _told.add(reason.site)
+                callsite.warn(
+                    f"{reason} cannot be part of a graph, so the Blocks around it "
+                    f"are not compiled but run eagerly\n  at {callsite.describe(reason.site)}"
+                )
             return forward, args
-        if block._op_hooks:
-            return placed.run_with_hooks, (flat, block._op_hooks)
         if form == [0] * len(flat):
             self._last = placed
         return placed, (flat,)
 
-    def _run_as_written(self, reason: FallbackToEager) -> None:
-        """Run uncompiled in this mode from now on; warn once for each source line at fault."""
-        self._as_written.add(modes.training)
-        if reason.site is not None and reason.site not in _told:
-            _told.add(reason.site)
-            warnings.warn(
-                f"{reason} cannot be part of a graph, so the Blocks around it "
-                f"are not compiled but run eagerly\n  at {callsite.describe(reason.site)}",
-                stacklevel=5,
-            )
-
-    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> DeviceProgram:
-        """The graph for such inputs, traced if needed, in the context of the inputs."""
-        found = self.placed.get((self._key(flat, form, ctx), ctx))
-        if found is not None:
-            return found
-        with one_at_a_time():
-            key = self._key(flat, form, ctx)  # another thread may have been here
-            return self.placed.get((key, ctx)) or self._place(key, block, flat, form, ctx)
-
     def _key(self, flat: list[Any], form: Any, ctx: Context) -> Any:
-        """The key of the graph for such inputs; None for the graph that holds for all NDArrays.
+        """The key of the graph for such inputs: the context, if the graph holds for all NDArrays.
         ValueError if that graph does not fit these inputs."""
-        if not self._general or _is_np(flat):
+        if self._general is None or _is_np(flat):
             specs = tuple([None if x is None else x._spec for x in flat])
             return str(form), specs, modes.training, ctx, _is_np(flat)
         if _bare(form) != _bare(self.form):
@@ -271,44 +262,40 @@ class HybridCache:
                 "traced with other arguments: give the same ones as None or not, or call "
                 "hybridize() again to forget that trace"
             )
-        return None
+        return ctx
 
-    def _place(
-        self, key: Any, block: Any, flat: list[Any], form: Any, ctx: Context
-    ) -> DeviceProgram:
-        trace, outputs = self.traces.get(key) or self._trace(block, flat, form, ctx)
-        if not self.traces:
-            self.form = form
-        if trace.general:
-            key = None
-        mine = weakref.ref(self)
-
-        def emptied() -> None:
-            compiled = mine()
-            if compiled is not None and key is not None:
-                compiled._forget(key, ctx)
-
-        name = block.name or type(block).__name__.lower()
-        found = DeviceProgram(trace, outputs, ctx, name, self.flags, self.kept, emptied)
-        self.traces[key] = trace, outputs
-        self.placed[key, ctx] = found
-        if trace.general:
-            self._general = True  # last: other threads then use the trace
-        return found
-
-    def _forget(self, key: Any, ctx: Context) -> None:
-        """Drop the graph for one kind of input, whose programs were unused for long. The first
-        graph stays, for `export`."""
-        self.placed.pop((key, ctx), None)
-        if key != next(iter(self.traces)):
-            self.traces.pop(key, None)
+    def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> DeviceProgram:
+        """The graph for such inputs, traced if needed, in the context of the inputs."""
+        found = self.placed.get(self._key(flat, form, ctx))
+        if found is not None:
+            return found
+        with one_at_a_time():
+            key = self._key(flat, form, ctx)
+            found = self.placed.get(key)
+            if found is not None:  # another thread has been here
+                return found
+            if key is ctx and self._general is not None:
+                trace, outputs = self._general.trace, self._general.form
+            else:
+                trace, outputs = self._trace(block, flat, form, ctx)
+            name = block.name or type(block).__name__.lower()
+            found = DeviceProgram(trace, outputs, ctx, name, self.flags, self.kept)
+            if self.first is None:
+                self.first, self.form = trace, form
+            for other, program in list(self.placed.items()):
+                if not program.op._compiled and not program.trace.general:
+                    del self.placed[other]  # its programs were unused for long
+            self.placed[ctx if trace.general else key] = found
+            if trace.general:
+                self._general = found  # last: other threads then use the trace
+            return found
 
     def _trace(
-        self, block: Any, flat: list[Any], form: Any, ctx: Context | None = None
+        self, block: Any, flat: list[Any], form: Any, ctx: Context
     ) -> tuple[SymbolicTrace, Any]:
         """Trace the Block's Python with Symbols; returns (trace, nesting of the outputs)."""
         specs = [None if x is None else x._spec for x in flat]
-        names = input_names(len(flat))
+        names = tracing.input_names(len(flat))
         trace = SymbolicTrace(names, specs, block._sees_shapes, _is_np(flat))
         result = trace.run(
             lambda *args: type(block).forward(block, *args),
@@ -317,6 +304,33 @@ class HybridCache:
             ctx,
         )
         return trace, flatten(result)[1]
+
+    def programs(self) -> Programs:
+        """All programs: for each kind of input the forward program, then the backward ones."""
+        found = Programs()
+        for placed in list(self.placed.values()):
+            for kind in list(placed.op._compiled.values()):
+                found.append(kind.forward)
+                found += [backward.program for backward in list(kind._backward.values())]
+        return found
+
+    def export(self, block: Any, path: str, epoch: int, remove_amp_cast: bool) -> None:
+        """Write the graph that was traced first, and the arrays of its variables."""
+        trace = self.first
+        assert trace is not None
+        graph: Any = tracing.plain(trace.symbol)
+        if any(node.op is rnn_layer for node in topological(graph._entries)):
+            # MXNet lacks the op for all steps of a cell; an untraced graph has single steps.
+            graph, _ = graph_of(block, tuple(regroup(trace.inputs, self.form)[0]))
+        auxiliary = set(graph.list_auxiliary_states())
+        values = {}
+        for node, used in trace.uses.items():
+            kind = "aux" if node.name in auxiliary else "arg"
+            values[f"{kind}:{node.name}"] = used if isinstance(used, NDArray) else used._reduce()
+        names = f"{path}-symbol.json", f"{path}-{epoch:04d}.params"
+        with files.replace_atomically(*names) as (graph_file, params_file):
+            graph.save(graph_file, remove_amp_cast)
+            nd.save(params_file, values)
 
 
 def _bare(form: Any) -> Any:
@@ -328,23 +342,15 @@ def _bare(form: Any) -> Any:
 
 def _context(block: Any, flat: list[Any]) -> Context:
     """The context of the inputs; ValueError for inputs that cannot be compiled."""
-    ctx = None
+    ctx: Context = block._context_of(flat)
     for x in flat:
         if isinstance(x, NDArray):
-            if ctx is not None and x._ctx != ctx:
+            if x._ctx != ctx:
                 raise ValueError(
                     "Find multiple contexts in the input, After hybridized, the HybridBlock only "
                     f"supports one input context. {type(block).__name__} got {ctx} and {x._ctx}"
                 )
-            ctx = x._ctx
-    if ctx is None:
-        got = ", ".join(type(x).__name__ for x in flat)
-        raise ValueError(
-            "In HybridBlock, there must be one NDArray or one Symbol in the input. Please check "
-            f"the type of the args. {type(block).__name__} got {got}"
-        )
-    for x in flat:
-        if x is not None and not isinstance(x, NDArray):
+        elif x is not None:
             raise ValueError(
                 "When hybridized, the input of HybridBlock input must be (nested) list of Symbol "
                 f"or NDArray, but got {x} of type {type(x)}. A value that is no array must "
@@ -358,18 +364,31 @@ def _is_np(flat: list[Any]) -> bool:
     return any(x is not None and x.is_np for x in flat)
 
 
-class Programs(list):
-    """Compiled programs, in order of compilation; `print` shows their source."""
-
-    def __str__(self) -> str:
-        return "\n\n".join(str(program) for program in self)
+# -- graphs of whole nets --------------------------------------------------------------------------
 
 
-def programs_of(compiled: HybridCache) -> Programs:
-    """All programs of a net: for each kind of input the forward program, then the backward ones."""
-    found = Programs()
-    for placed in list(compiled.placed.values()):
-        for kind in list(placed.op._compiled.values()):
-            found.append(kind.forward)
-            found += [backward.program for backward in list(kind._backward.values())]
-    return found
+def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
+    """The net as a Symbol, as MXNet would build it, and the inputs by their variables' names."""
+    flat, form = flatten(list(inputs))
+    names = tracing.input_names(len(flat))
+    given = {name: x for name, x in zip(names, flat) if x is not None}
+    variables = [symbol.var(name) if name in given else None for name in names]
+    with tracing.outside():
+        result = type(block).forward(block, *regroup(variables, form)[0])
+    parts = [part for part in flatten(result)[0] if isinstance(part, Symbol)]
+    return Symbol(tuple(entry for part in parts for entry in part._entries)), given
+
+
+def complete_shapes(block: Any, inputs: tuple) -> None:
+    """Set the parameters' shapes that follow from the graph and the inputs' shapes."""
+    graph, given = graph_of(block, inputs)
+    complete(block.collect_params(), graph, {name: x.shape for name, x in given.items()})
+
+
+def complete(parameters: Any, graph: Any, shapes: dict[str, tuple[int, ...]]) -> None:
+    """`complete_shapes` for a graph; MXNetError if shapes contradict each other."""
+    arguments, _, auxiliary = graph.infer_shape_partial(**shapes)
+    names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
+    for name, shape in zip(names, [*arguments, *auxiliary], strict=True):
+        if name in parameters and shape_is_known(shape):
+            parameters[name].shape = shape

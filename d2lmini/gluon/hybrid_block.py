@@ -29,7 +29,6 @@ compiled graph (`compiled.py`). After `mxnet.gluon.HybridBlock`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from d2lmini import addons, symbol
@@ -37,8 +36,7 @@ from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
 from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.compiled import HybridCache, Programs, programs_of
-from d2lmini.gluon.graphs import complete_shapes, export, flatten, regroup
+from d2lmini.gluon.compiled import HybridCache, Programs, complete_shapes, flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
@@ -61,18 +59,16 @@ class HybridBlock(Block):
     A subclass defines `hybrid_forward(F, x, *args, **params)`, or a plain `forward`, which must
     then fetch the parameters itself.
 
-    A layer whose parameters have unknown sizes (0 in the shape, with allow_deferred_init) defines
-    `infer_shape(self, *inputs)`. HybridBlock calls `infer_shape` once, before the first forward,
-    with the inputs of that call. `infer_shape` sets `self.weight.shape = (...)` for each such
-    parameter, using only the shapes of the inputs. (MXNet infers these shapes backwards from the
-    graph.)
+    The first call completes unknown sizes of parameters (0 in the shape, with allow_deferred_init)
+    by `infer_shape`, from the graph and the shapes of the inputs, as in MXNet. Where the ops do not
+    tell a size, a class defines `infer_shape(self, *inputs)`, which sets `self.weight.shape = ...`
+    for each such parameter from the shapes of the inputs.
     """
 
     def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix, params)
         self._active = False
         self._flags: list[tuple[str, Any]] = []
-        self._op_hooks: list[tuple[Callable[..., Any], bool]] = []
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in super().__getstate__().items() if k != "forward"}
@@ -101,7 +97,7 @@ class HybridBlock(Block):
         if type(x) is NDArray:
             ctx = x._ctx
         else:
-            ctx = self._context_of(x, args)
+            ctx = self._context_of([x, *args])
             if ctx is None:
                 variables = self._variables(x, args)
                 with self.name_scope():
@@ -134,15 +130,15 @@ class HybridBlock(Block):
             "`def hybrid_forward(self, F, x, ...): ...`, with an argument for each parameter"
         )
 
-    def _context_of(self, x: Any, args: tuple) -> Any:
+    def _context_of(self, args: Any) -> Any:
         """The context of the first array among the (nested) inputs; None if there are Symbols."""
-        flat = flatten([x, *args])[0]
+        flat = flatten(args)[0]
         if any(isinstance(value, Symbol) for value in flat):
             return None
         for value in flat:
             if isinstance(value, NDArray):
                 return value._ctx
-        got = ", ".join(type(value).__name__ for value in (x, *args))
+        got = ", ".join(type(value).__name__ for value in args)
         raise ValueError(
             "In HybridBlock, there must be one NDArray or one Symbol in the input. Please check "
             f"the type of the args. {type(self).__name__} got {got}"
@@ -203,17 +199,14 @@ class HybridBlock(Block):
         The other flags (`_FLAGS`) are MXNet's and have no effect. Raises TypeError for unknown
         flags.
         """
-        super().hybridize(active, **flags)
-
-    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
-        known = ("backend", "clear", *_FLAGS)
-        unknown = sorted(flags.keys() - known)
+        unknown = sorted(flags.keys() - set(_FLAGS))
         if unknown:
-            raise TypeError(f"hybridize: unknown flags {unknown}; known are {', '.join(known)}")
+            known = ", ".join(("backend", "clear", *_FLAGS))
+            raise TypeError(f"hybridize: unknown flags {unknown}; known are {known}")
         self._active = active
         given = {"static_alloc": False, "static_shape": False, "inline_limit": 2, **flags}
         self._flags = [(n, given[n]) for n in _FLAGS if given.get(n) is not None]
-        self._drop_programs()
+        super().hybridize(active, **flags)
 
     def _drop_programs(self) -> None:
         self.__dict__.pop("forward", None)
@@ -234,15 +227,11 @@ class HybridBlock(Block):
             )
         return compiled
 
-    def _add_op_hook(self, callback: Callable[..., Any], monitor_all: bool) -> None:
-        self._op_hooks.append((callback, monitor_all))
-        self._drop_programs()
-
     def cuda_graphs(self) -> list[str]:
         """One line for each program meant to run as CUDA graphs: the number of CUDA graphs, or why
         the program runs op by op. Empty unless the Block is hybridized with static_alloc and
         static_shape and runs on a CUDA GPU."""
-        found = [program.replays for program in programs_of(self._compiled())]
+        found = [program.replays for program in self._compiled().programs()]
         return [str(graphs) for graphs in found if graphs is not None]
 
     def program(self, *inputs: Any) -> Programs:
@@ -251,7 +240,7 @@ class HybridBlock(Block):
         compiled = self._compiled()
         if inputs:
             self(*inputs)
-        return programs_of(compiled)
+        return compiled.programs()
 
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the graph to PATH-symbol.json and the parameters to PATH-EPOCH.params.
@@ -261,12 +250,12 @@ class HybridBlock(Block):
         the Block is hybridized and has been called.
         """
         compiled = self.__dict__.get("forward")
-        if compiled is None or not compiled.traces:
+        if compiled is None or compiled.first is None:
             raise RuntimeError(
                 "Please first call block.hybridize() and then run forward with this block at least "
                 "once before calling export."
             )
-        export(self, compiled, path, epoch, remove_amp_cast)
+        compiled.export(self, path, epoch, remove_amp_cast)
 
     def export_onnx(self, path: str, *inputs: Any) -> str:
         """Write the Block as an ONNX model for inputs like these, and return the path.

@@ -32,19 +32,32 @@ import numpy as np
 from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, MXNetError
+from d2lmini.base.dtypes import flag_of
 from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import roles
 from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
-from d2lmini.gluon.variables import arrays, variable_of
+from d2lmini.graph.ir import Node
 from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import as_dtype
+from d2lmini.ops.core import Spec, as_dtype
 from d2lmini.symbol import Symbol
+from d2lmini.symbol.naming import AttrScope
 
 Shape = tuple[int, ...]
+Contexts = Context | list[Context] | None
+
+
+class _Arrays:
+    """`now` is replaced by a new object whenever any parameter gets new arrays. A compiled net
+    checks with one comparison whether its list of arrays is current."""
+
+    now: Any = None
+
+
+arrays = _Arrays()
 
 _STYPES = ("default", "row_sparse", "csr")
 _REQS = ("write", "add", "null")
@@ -67,19 +80,11 @@ class Parameter:
     """
 
     def __init__(
-        self,
-        name: str,
-        grad_req: str = "write",
-        shape: int | Shape | None = None,
-        dtype: Any = np.float32,
-        lr_mult: float = 1.0,
-        wd_mult: float = 1.0,
-        init: Any = None,
-        allow_deferred_init: bool = False,
-        differentiable: bool = True,
-        stype: str = "default",
-        grad_stype: str = "default",
-    ):
+        self, name: str, grad_req: str = "write", shape: int | Shape | None = None,
+        dtype: Any = np.float32, lr_mult: float = 1.0, wd_mult: float = 1.0, init: Any = None,
+        allow_deferred_init: bool = False, differentiable: bool = True,
+        stype: str = "default", grad_stype: str = "default",
+    ):  # fmt: skip
         for what, value in (("stype", stype), ("grad_stype", grad_stype)):
             assert value in _STYPES, (
                 f"{what} for Parameter '{name}' must be one of 'default', 'row_sparse', or 'csr', "
@@ -172,12 +177,9 @@ class Parameter:
     # -- initialization ----------------------------------------------------------------------------
 
     def initialize(
-        self,
-        init: Any = None,
-        ctx: Context | list[Context] | None = None,
-        default_init: Any = None,
+        self, init: Any = None, ctx: Contexts = None, default_init: Any = None,
         force_reinit: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Make the arrays in `ctx` (a context or a list; None: the current context) and fill them.
 
         The values come from `init`, else the parameter's own initializer, else `default_init`
@@ -196,33 +198,31 @@ class Parameter:
         arrays.now = object()
         if init is None:
             init = default_init if self.init is None else self.init
-        deferred = (init, _contexts(ctx), default_init, None)
-        if not shape_is_known(self.shape):
-            if not self.allow_deferred_init:
-                raise ValueError(
-                    f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
-                    f"invalid shape: {self._shape}."
-                )
-            self._deferred_init = deferred
-            return
-        self._deferred_init = deferred
-        self._finish_deferred_init()
+        known = shape_is_known(self.shape)
+        if not known and not self.allow_deferred_init:
+            raise ValueError(
+                f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
+                f"invalid shape: {self._shape}."
+            )
+        self._deferred_init = (init, _contexts(ctx), default_init, None)
+        if known:
+            self._finish_deferred_init()
 
     def _finish_deferred_init(self) -> None:
         """Make the deferred arrays. Does nothing if the initialization was not deferred or another
         thread has made the arrays meanwhile."""
-        with one_at_a_time():
+        with one_at_a_time(), autograd.pause():
             if self._deferred_init:
-                self._make_deferred()
+                self._make_deferred(*self._deferred_init)
+                self._deferred_init = ()  # last: other threads check whether arrays exist
 
-    def _make_deferred(self) -> None:
-        init, contexts, default_init, data = self._deferred_init
+    def _make_deferred(self, init: Any, contexts: Any, default_init: Any, data: Any) -> None:
         if not shape_is_known(self.shape):
             raise ValueError(
                 f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
                 f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
             )
-        with autograd.pause(), random_state.drawing_once():
+        with random_state.drawing_once():
             if data is None:
                 data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
                 how = initializer.create(init)
@@ -234,7 +234,6 @@ class Parameter:
                     # Mixed and Load choose by the name. (MXNet's Gluon accepts neither.)
                     how(initializer.InitDesc(self.name), data)
             self._init_impl(data, contexts, ours=True)
-        self._deferred_init = ()  # last: other threads check whether arrays exist
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
         """Put a copy of `data` into each context; `ours`: `data` itself may serve as a copy."""
@@ -246,32 +245,28 @@ class Parameter:
         """`data` as an `np.ndarray` where programs expect one."""
         return data.as_np_ndarray() if self._is_np else as_default(data)
 
-    def _adopt(self, copies: list[NDArray]) -> None:
+    def _adopt(self, copies: list[NDArray], grads: list[NDArray] | None = None) -> None:
         copies = [self._of_kind(copy) for copy in copies]
-        self._init_grad(copies)  # first: another thread may use the copies at once
+        self._init_grad(copies, grads)  # first: another thread may use the copies at once
         self._data = copies
         self._one = copies[0] if len(copies) == 1 else None
         arrays.now = object()
 
-    def _init_grad(self, copies: list[NDArray]) -> None:
-        """Attach gradients to the arrays as `grad_req` requires."""
+    def _init_grad(self, copies: list[NDArray], grads: list[NDArray] | None = None) -> None:
+        """Attach gradients, by default zeros, to the arrays as `grad_req` requires."""
         roles.note("weights", copies)
         if self._grad_req == "null":
             for copy in copies:
                 copy._node = None
-            self._grad = None
-            return
-        with autograd.pause():
-            grads = [nd.zeros_like(data) for data in copies]
-        autograd.mark_variables(copies, grads, self._grad_req)
+            grads = None
+        else:
+            with autograd.pause():
+                grads = grads or [nd.zeros_like(data) for data in copies]
+            autograd.mark_variables(copies, grads, self._grad_req)
         self._grad = grads
 
     def _load_init(
-        self,
-        data: NDArray,
-        ctx: Context | list[Context] | None,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
+        self, data: NDArray, ctx: Contexts, cast_dtype: bool = False, dtype_source: str = "current"
     ) -> None:
         """Set the value to `data` from a file, whether or not the parameter is initialized."""
         assert dtype_source in ("current", "saved"), (
@@ -433,32 +428,51 @@ class Parameter:
             return
         with autograd.pause():
             grads = self._grad and [grad.astype(dtype) for grad in self._grad]
-            copies = [data.astype(dtype) for data in self._data]
-        if grads is not None:
-            autograd.mark_variables(copies, grads, self._grad_req)
-        self._grad = grads
-        self._data = copies
-        self._one = copies[0] if len(copies) == 1 else None
-        arrays.now = object()
+            self._adopt([data.astype(dtype) for data in self._data], grads)
 
     def _reduce(self) -> NDArray:
         """The value on the CPU: the mean of all copies, or the only copy itself if it is there."""
         copies = [data.as_in_context(cpu()) for data in self.list_data()]
         return copies[0] if len(copies) == 1 else nd.add_n(*copies) / len(copies)
 
-    def _set_trainer(self, trainer: Any) -> None:
-        """Set the Trainer that updates the parameter (the last one made)."""
-        self._trainer = trainer
-
     def var(self) -> Symbol:
-        """The variable that represents the parameter in graphs; see `variables.py`."""
-        return variable_of(self)
+        """The variable that represents the parameter in graphs: in each trace one, otherwise always
+        the same. Its labels are MXNet's, which MXNet reads from exported files.
+
+        >>> weight = Parameter("dense0_weight", shape=(4, 0), wd_mult=0)
+        >>> weight.var().attr("__shape__"), weight.var().attr("wd_mult")
+        ('(4, 0)', '0')
+        """
+        trace = thread_state.trace
+        if trace is not None:
+            if not shape_is_known(self.shape):
+                self._check_and_get("_data", None)  # raises the fitting error
+            spec = Spec(self.shape, np.dtype(self._dtype))  # type: ignore[arg-type]
+            return trace.parameter(self, spec, self._labels())
+        if self._var is None:
+            labels = AttrScope.current.get(self._labels())
+            self._var = Symbol(((Node(None, self.name, labels=labels), 0),))
+        return self._var
+
+    def _labels(self) -> dict[str, str]:
+        """The labels that MXNet writes for a parameter in graphs."""
+        how = {"lr_mult": str(self.lr_mult), "wd_mult": str(self.wd_mult)}
+        labels = {
+            "__shape__": str(self.shape),
+            "__dtype__": str(flag_of(as_dtype(self._dtype))),
+            "__storage_type__": "0",
+            **{f"__{name}__": value for name, value in how.items()},
+            **how,
+        }
+        if self.init is not None:
+            labels["__init__"] = self.init if isinstance(self.init, str) else self.init.dumps()
+        return labels
 
     row_sparse_data = LeftOut()
     list_row_sparse_data = LeftOut()
 
 
-def _contexts(ctx: Context | list[Context] | None) -> list[Context]:
+def _contexts(ctx: Contexts) -> list[Context]:
     if ctx is None:
         return [current_context()]
     return [ctx] if isinstance(ctx, Context) else list(dict.fromkeys(ctx))

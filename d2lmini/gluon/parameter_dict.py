@@ -21,15 +21,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
 import numpy as np
 
 from d2lmini import initializer
 from d2lmini import ndarray as nd
+from d2lmini.base.families import with_parameters_of
 from d2lmini.context import Context
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.utils import as_default, merge_shapes
 from d2lmini.ndarray import NDArray
 
@@ -78,13 +78,13 @@ class _Value(initializer.Initializer):
         arr[:] = self.value
 
 
-class ParameterDict:
+class ParameterDict(dict[str, Parameter]):
     """Parameters by name, in order of creation. prefix: `get` puts it before names. shared: another
     ParameterDict, which `get` searches before it makes a parameter."""
 
     def __init__(self, prefix: str = "", shared: ParameterDict | None = None):
+        super().__init__()
         self._prefix = prefix
-        self._params: dict[str, Parameter] = {}
         self._shared = shared
 
     @property
@@ -96,39 +96,17 @@ class ParameterDict:
         head = f"{self._prefix} " if self._prefix else ""
         return f"{head}(\n" + "\n".join(f"  {p!r}" for p in self.values()) + "\n)"
 
-    def __getitem__(self, name: str) -> Parameter:
-        return self._params[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._params
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._params)
-
-    def __len__(self) -> int:
-        return len(self._params)
-
-    def keys(self) -> KeysView[str]:
-        """The full names."""
-        return self._params.keys()
-
-    def values(self) -> ValuesView[Parameter]:
-        """The parameters."""
-        return self._params.values()
-
-    def items(self) -> ItemsView[str, Parameter]:
-        """(name, parameter) pairs."""
-        return self._params.items()
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     # -- making and finding ------------------------------------------------------------------------
 
     def _get_impl(self, name: str) -> Parameter | None:
         """The parameter with that full name, here or in the shared dictionary; otherwise None."""
-        if name not in self._params and self._shared is not None and name in self._shared:
-            self._params[name] = self._shared[name]
-        return self._params.get(name)
+        if name not in self and self._shared is not None and name in self._shared:
+            self[name] = self._shared[name]
+        return super().get(name)
 
-    def get(self, name: str, **kwargs: Any) -> Parameter:
+    def get(self, name: str, **kwargs: Any) -> Parameter:  # type: ignore[override]
         """The parameter `prefix + name`; a new Parameter with `kwargs` if there is none.
 
         For an existing parameter kwargs complete unset properties (sizes of 0, init=None);
@@ -137,7 +115,7 @@ class ParameterDict:
         name = self._prefix + name
         found = self._get_impl(name)
         if found is None:
-            found = self._params[name] = Parameter(name, **kwargs)
+            found = self[name] = Parameter(name, **kwargs)
             return found
         for key, wanted in kwargs.items():
             stored = getattr(found, key, None)
@@ -162,7 +140,7 @@ class ParameterDict:
                     f"No constant named '{name}'. Please specify value if you want to create a new "
                     "constant."
                 )
-            found = self._params[name] = Constant(name, value)
+            found = self[name] = Constant(name, value)
         assert isinstance(found, Constant), (
             f"Parameter '{name}' already exists but it is not a constant."
         )
@@ -173,24 +151,21 @@ class ParameterDict:
             )
         return found
 
-    def update(self, other: ParameterDict) -> None:
+    def update(self, other: ParameterDict) -> None:  # type: ignore[override]
         """Add the parameters of `other`; AssertionError if a name already has another parameter."""
         for name, parameter in other.items():
-            assert self._params.get(name, parameter) is parameter, (
+            assert super().get(name, parameter) is parameter, (
                 "Cannot update self with other because they have different Parameters with the "
                 f"same name '{name}'"
             )
-        self._params.update(other.items())
+        super().update(other)
 
     # -- all at once -------------------------------------------------------------------------------
 
     def initialize(
-        self,
-        init: Any = None,
-        ctx: Context | list[Context] | None = None,
-        verbose: bool = False,
+        self, init: Any = None, ctx: Contexts = None, verbose: bool = False,
         force_reinit: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Initialize all parameters, each with its own initializer, else with `init` (Uniform).
         `verbose` logs the initializers; see Parameter.initialize."""
         init = initializer.create(init)
@@ -235,44 +210,11 @@ class ParameterDict:
             arrays[parameter.name[len(strip_prefix) :]] = parameter._reduce()
         nd.save(filename, arrays)
 
-    def load(
-        self,
-        filename: FileName,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        restore_prefix: str = "",
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-    ) -> None:
-        """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
-
-        ctx: contexts for uninitialized parameters (cpu(0)). restore_prefix: prefix for the names in
-        the file. cast_dtype: convert the values to the parameter's dtype or, with
-        dtype_source='saved', the parameter to the file's dtype. Raises AssertionError for a
-        parameter missing from the file, unless allow_missing, for a name that is not in this dict,
-        unless ignore_extra, and for a different shape, dtype or context.
-        """
-        loaded = nd.load(filename)
-        if not isinstance(loaded, dict):
-            assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
-            loaded = {}
-        self.load_dict(
-            loaded, ctx, allow_missing, ignore_extra, restore_prefix, filename,
-            cast_dtype, dtype_source,
-        )  # fmt: skip
-
     def load_dict(
-        self,
-        param_dict: dict[str, NDArray],
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-        restore_prefix: str = "",
-        filename: FileName | None = None,
-        cast_dtype: bool = False,
-        dtype_source: str = "current",
-    ) -> None:
+        self, param_dict: dict[str, NDArray], ctx: Contexts = None, allow_missing: bool = False,
+        ignore_extra: bool = False, restore_prefix: str = "", filename: FileName | None = None,
+        cast_dtype: bool = False, dtype_source: str = "current",
+    ) -> None:  # fmt: skip
         """`load` from a dict of arrays."""
         source = "param_dict" if filename is None else f"file: {os.fspath(filename)}"
         for name in self.keys():
@@ -296,6 +238,22 @@ class ParameterDict:
                 f"Parameter '{name[cut:]}' loaded from {source} is not present in ParameterDict, "
                 f"choices are: {brief(self.keys())}. Set ignore_extra to True to ignore.{_NAMING}"
             )
+
+    @with_parameters_of(load_dict, without="self param_dict filename")
+    def load(self, filename: FileName, **kwargs: Any) -> None:
+        """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
+
+        ctx: contexts for uninitialized parameters (cpu(0)). restore_prefix: prefix for the names in
+        the file. cast_dtype: convert the values to the parameter's dtype or, with
+        dtype_source='saved', the parameter to the file's dtype. Raises AssertionError for a
+        parameter missing from the file, unless allow_missing, for a name that is not in this dict,
+        unless ignore_extra, and for a different shape, dtype or context.
+        """
+        loaded = nd.load(filename)
+        if not isinstance(loaded, dict):
+            assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
+            loaded = {}
+        self.load_dict(loaded, filename=filename, **kwargs)
 
 
 def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:

@@ -26,10 +26,9 @@ import os
 from typing import Any
 
 from d2lmini import symbol
-from d2lmini.context import Context
-from d2lmini.gluon.graphs import complete, flatten, regroup
+from d2lmini.gluon.compiled import complete, flatten, regroup
 from d2lmini.gluon.hybrid_block import HybridBlock
-from d2lmini.gluon.parameter import Parameter
+from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
 from d2lmini.graph.symbolic_trace import initializing, plain, thread_state
@@ -58,7 +57,7 @@ class SymbolBlock(HybridBlock):
         for node in variables_of(self._graph._entries):
             if node.name not in self._input_names and self._params._get_impl(node.name) is None:
                 req = "null" if node in auxiliary else "write"
-                self._params._params[node.name] = Parameter(
+                self._params[node.name] = Parameter(
                     node.name, grad_req=req, allow_deferred_init=True
                 )
         prefix = os.path.commonprefix(list(self._params))  # noqa: RUF071 (letters are meant)
@@ -68,13 +67,9 @@ class SymbolBlock(HybridBlock):
 
     @staticmethod
     def imports(
-        symbol_file: str,
-        input_names: str | list[str],
-        param_file: str | None = None,
-        ctx: Context | list[Context] | None = None,
-        allow_missing: bool = False,
-        ignore_extra: bool = False,
-    ) -> SymbolBlock:
+        symbol_file: str, input_names: str | list[str], param_file: str | None = None,
+        ctx: Contexts = None, allow_missing: bool = False, ignore_extra: bool = False,
+    ) -> SymbolBlock:  # fmt: skip
         """The net in the files of `export`: the graph and, if given, the parameters, which are put
         into `ctx` (cpu(0)). Raises AssertionError for a variable that is neither in `input_names`
         nor in the file, unless `allow_missing`, and for a parameter that is not in the graph,
@@ -100,7 +95,7 @@ class SymbolBlock(HybridBlock):
             raise ValueError(
                 f"SymbolBlock: {len(flat)} values for {len(self._input_names)} inputs: {names}"
             )
-        ctx = self._context_of(args[0] if args else None, args[1:])
+        ctx = self._context_of(args)
         if ctx is not None or thread_state.trace is not None:
             self._complete(flat)
         given = dict(zip(self._input_names, flat, strict=True))
@@ -119,8 +114,7 @@ class SymbolBlock(HybridBlock):
             return
         trace = thread_state.trace
         values = flat if trace is None else [trace.with_shape(value) for value in flat]
-        shapes = {name: value.shape for name, value in zip(self._input_names, values)}
-        complete(self._params, self._graph, shapes)
+        self.infer_shape(*values)
         with initializing():
             for parameter in self._params.values():
                 parameter._finish_deferred_init()

@@ -31,6 +31,7 @@ processes start from the weights of rank 0, and the sums cover the devices of al
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from d2lmini import kvstore as kv
@@ -39,7 +40,6 @@ from d2lmini.base import environment
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon.parameter import Parameter
-from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.ndarray import NDArray
 
 _STALE = (
@@ -67,21 +67,17 @@ class Trainer:
     _amp_original_scale: float = 1.0
 
     def __init__(
-        self,
-        params: Any,
-        optimizer: str | opt.Optimizer,
-        optimizer_params: dict[str, Any] | None = None,
-        kvstore: Any = "device",
-        compression_params: dict[str, Any] | None = None,
-        update_on_kvstore: bool | None = None,
-    ):
+        self, params: Any, optimizer: str | opt.Optimizer,
+        optimizer_params: dict[str, Any] | None = None, kvstore: Any = "device",
+        compression_params: dict[str, Any] | None = None, update_on_kvstore: bool | None = None,
+    ):  # fmt: skip
         self._params = _list_of(params)
         self._param2idx = {param.name: i for i, param in enumerate(self._params)}
         # In the order of the net, which is not the order of names: dense10 comes before dense2.
-        as_given = params.values() if isinstance(params, (dict, ParameterDict)) else params
+        as_given = params.values() if isinstance(params, dict) else params
         self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
-            param._set_trainer(self)
+            param._trainer = self
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
         self._entered: set[int] = set()  # own keys in a KVStore given by the user
@@ -163,39 +159,31 @@ class Trainer:
         self._kv_initialized = True
 
     def _init_params(self) -> None:
-        """Enter the parameters initialized since the last step into the KVStore."""
-        waiting = []
-        if self._spans_processes:
-            self._init_everywhere(self._kvstore)
-            return
-        for param in self._params_to_init:
-            if param._deferred_init:
-                waiting.append(param)
-            elif self._kvstore is not None:
-                index = self._param2idx[param.name]
-                if not isinstance(self._kvstore, kv.KVStore):
-                    copies = param.list_data()
-                    self._kvstore.broadcast(index, copies[0], copies)
-                    continue
-                # A KVStore given by the user keeps its keys across `_reset_kvstore`.
-                known = index in self._entered
-                copies = param.list_data()
-                (self._kvstore._replace if known else self._kvstore.init)(index, copies[0])
-                self._entered.add(index)
-                # All devices start from the values of the first device. BatchNorm's running
-                # statistics, which no step pulls again, have differed since the first forward pass.
-                if len(copies) > 1:
-                    self._kvstore.pull(index, copies[1:])
-        self._params_to_init = waiting
-
-    def _init_everywhere(self, store: Any) -> None:
-        """`_init_params` for all processes of a job: they start from the weights of rank 0."""
+        """Enter the parameters initialized since the last step into the KVStore. All devices, and
+        all processes of a job, start from the values of the first device of rank 0."""
         there = [param for param in self._params_to_init if not param._deferred_init]
-        self._params_to_init = [param for param in self._params_to_init if param._deferred_init]
-        if there:
-            copies = [param.list_data() for param in there]
+        store = self._kvstore
+        if store is not None and there:
             keys = [self._param2idx[param.name] for param in there]
-            store.broadcast(keys, [copy[0] for copy in copies], copies)
+            copies = [param.list_data() for param in there]
+            if self._spans_processes:
+                store.broadcast(keys, [copy[0] for copy in copies], copies)
+            else:
+                for key, copy in zip(keys, copies):
+                    self._enter(store, key, copy)
+        self._params_to_init = [param for param in self._params_to_init if param._deferred_init]
+
+    def _enter(self, store: Any, key: int, copies: list[NDArray]) -> None:
+        if not isinstance(store, kv.KVStore):
+            store.broadcast(key, copies[0], copies)
+            return
+        # A KVStore given by the user keeps its keys across `_reset_kvstore`.
+        (store._replace if key in self._entered else store.init)(key, copies[0])
+        self._entered.add(key)
+        # BatchNorm's running statistics, which no step pulls again, have differed since the first
+        # forward pass.
+        if len(copies) > 1:
+            store.pull(key, copies[1:])
 
     def _prepare(self) -> None:
         if not self._kv_initialized:
@@ -284,9 +272,7 @@ class Trainer:
             keys.sort()
             self._kvstore.pull(keys, [self._params[i]._data for i in keys])
         else:
-            for nth, (i, parts) in enumerate(zip(keys, grads)):
-                weights = self._params[i].list_data()
-                self._kvstore.pushpull(i, parts, out=weights, priority=-nth)
+            self._pushpull(keys, grads, [self._params[i].list_data() for i in keys])
 
     def _allreduce_grads(self, batch_size: float | None) -> None:
         """Replace the gradients by their sums over devices and processes. batch_size: that of the
@@ -294,28 +280,36 @@ class Trainer:
         if self._kvstore is None:
             return
         keys, grads = self._gradients(batch_size)
-        if self._spans_processes:  # outside `step`, the call waits for all sums
-            in_step = batch_size is not None
-            self._kvstore.pushpull(keys, grads, priority=len(keys), in_turns=in_step)
-        elif isinstance(self._kvstore, kv.KVStore):
-            self._kvstore.pushpull(keys, grads, priority=len(keys))
+        if isinstance(self._kvstore, kv.KVStore):
+            # Outside `step`, the call waits for all sums over processes.
+            how = {"in_turns": batch_size is not None} if self._spans_processes else {}
+            self._kvstore.pushpull(keys, grads, priority=len(keys), **how)
         else:
-            for nth, (i, parts) in enumerate(zip(keys, grads)):
-                self._kvstore.pushpull(i, parts, out=parts, priority=-nth)
+            self._pushpull(keys, grads, grads)
+
+    def _pushpull(self, keys: list[int], grads: list[Any], outs: list[Any]) -> None:
+        """Call a KVStore of the user's own, which takes one key at a time."""
+        for nth, (key, parts, out) in enumerate(zip(keys, grads, outs)):
+            self._kvstore.pushpull(key, parts, out=out, priority=-nth)
 
     def _gradients(self, batch_size: float | None) -> tuple[list[int], list[list[NDArray]]]:
         """The keys of the trainable parameters and their gradients on all devices, in the order of
         summation. (Their priorities are above 0: a sum runs before the rest of backward on its
         device. The sum delays backward only little, and its transfer overlaps with backward.)"""
-        if self._spans_processes:
+        if not self._spans_processes:
+            keys = self._learnt(range(len(self._params)))
+        else:
             self._kvstore.divisor = batch_size
-        # Transfers between processes run in a fixed order, from the last key to the first: ideally
-        # the order in which backward produces the gradients.
-        keys = self._in_net if self._spans_processes else range(len(self._params))
-        keys = [i for i in keys if self._params[i]._grad_req != "null"]
-        if self._spans_processes:
+            # Transfers between processes run in a fixed order, from the last key to the first:
+            # ideally the order in which backward produces the gradients.
+            keys = self._learnt(self._in_net)
             for i in keys:
-                _freshen(self._params[i])
+                # Gradients that this process has not computed add nothing to the sum, with which
+                # all processes update alike.
+                for data, grad in zip(self._params[i].list_data(), self._params[i].list_grad()):
+                    if not data._fresh_grad:
+                        grad[:] = 0
+                        data._fresh_grad = True
         return keys, [self._params[i]._grad or self._params[i].list_grad() for i in keys]
 
     def _has_overflow(self) -> bool:
@@ -327,7 +321,12 @@ class Trainer:
         """Update every weight on its device with its gradient, unless gradients overflowed."""
         if self._has_overflow():
             return
-        for some in self._in_parts():
+        parts = [self._learnt(range(len(self._params)))]
+        if self._spans_processes:
+            # A part holds the parameters whose sums arrive together, so that the next forward pass
+            # can begin with them while other sums are in transit.
+            parts = self._kvstore.parts(parts[0])
+        for some in parts:
             for device, updater in enumerate(self._updaters):
                 indices: list[int] = []
                 weights: list[NDArray] = []
@@ -342,14 +341,8 @@ class Trainer:
                         weight._fresh_grad = False
                 updater(indices, grads, weights)
 
-    def _in_parts(self) -> list[list[int]]:
-        """The trainable parameters, grouped by update task: one group, except where sums come from
-        other processes. There, a group holds the parameters whose sums arrive together, so that the
-        next forward pass can begin with them while other sums are in transit."""
-        learnt = [i for i, param in enumerate(self._params) if param._grad_req != "null"]
-        if self._spans_processes:
-            return self._kvstore.parts(learnt)
-        return [learnt]
+    def _learnt(self, keys: Iterable[int]) -> list[int]:
+        return [i for i in keys if self._params[i]._grad_req != "null"]
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -387,18 +380,9 @@ class Trainer:
         self._optimizer.param_dict = dict(enumerate(self._params))
 
 
-def _freshen(param: Parameter) -> None:
-    """Set gradients that this process has not computed to 0, so that they add nothing to the sum
-    over processes, with which all processes update alike."""
-    for data, grad in zip(param.list_data(), param.list_grad()):
-        if not data._fresh_grad:
-            grad[:] = 0
-            data._fresh_grad = True
-
-
 def _list_of(params: Any) -> list[Parameter]:
     """The Parameters as a list; a dict's in the order of their names."""
-    if isinstance(params, (dict, ParameterDict)):
+    if isinstance(params, dict):
         params = [params[name] for name in sorted(params.keys())]
     if not isinstance(params, (list, tuple)):
         raise ValueError(

@@ -171,13 +171,9 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
 
 
 def download(
-    url: str,
-    path: str | None = None,
-    overwrite: bool = False,
-    sha1_hash: str | None = None,
-    retries: int = 5,
-    verify_ssl: bool = True,
-) -> str:
+    url: str, path: str | None = None, overwrite: bool = False, sha1_hash: str | None = None,
+    retries: int = 5, verify_ssl: bool = True,
+) -> str:  # fmt: skip
     """Download `url` to the file or folder `path` and return the file's path.
 
     path None: the current folder, under the file's own name. An existing file with the right hash
@@ -204,61 +200,49 @@ def download(
         warnings.warn(
             f"Unverified HTTPS request is being made (verify_ssl=False): {url}", stacklevel=2
         )
-    folder = os.path.dirname(os.path.abspath(target))
-    os.makedirs(folder, exist_ok=True)
+    from urllib.request import Request  # takes longer to import than the rest of Gluon
+
+    request = Request(url)  # ValueError for a bad URL; later errors are the server's
+    os.makedirs(os.path.dirname(os.path.abspath(target)), exist_ok=True)
     for left in range(retries, -1, -1):
         try:
             print(f"Downloading {target} from {url}...")
             with files.replace_atomically(target) as [part]:
-                with open(part, "xb") as file:
-                    _fetch(url, file, verify_ssl)
+                _fetch(request, part, verify_ssl)
                 if sha1_hash is not None and not check_sha1(part, sha1_hash):
-                    raise _Changed(
+                    raise ValueError(
                         f"{url} was fetched, but its SHA-1 is not {sha1_hash}: the file there has "
                         "changed, or the transfer was damaged"
                     )
             return target
-        except _Changed as error:
-            problem: Exception = ValueError(str(error))
-        except _Unreachable as error:
-            problem = ConnectionError(
-                f"download: cannot fetch {url}: {error}. Without a network, put the file at "
-                f"{os.path.abspath(target)} by hand: it is used as it is"
-            )
+        except (ConnectionError, ValueError) as error:
+            problem: Exception = error
         if left:
             print(f"download failed due to {problem!r}, retrying, {left} left")
-    raise problem
+    if isinstance(problem, ValueError):
+        raise problem
+    raise ConnectionError(
+        f"download: cannot fetch {url}: {problem}. Without a network, put the file at "
+        f"{os.path.abspath(target)} by hand: it is used as it is"
+    ) from None
 
 
-class _Changed(Exception):
-    """The downloaded bytes have the wrong SHA-1."""
-
-
-class _Unreachable(Exception):
-    """A failure of the network, not of the disk: worth another attempt."""
-
-
-def _fetch(url: str, file: Any, verify_ssl: bool) -> None:
-    """Copy the contents of `url` into `file`."""
-    # Imported here, because these modules take longer to import than the rest of Gluon.
+def _fetch(request: Any, path: str, verify_ssl: bool) -> None:
+    """Write what the server sends. RuntimeError if it has no such file, ConnectionError for a
+    failure of the network, which is worth another attempt; OSError for one of the disk."""
     import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
+    from urllib.request import urlopen
 
     context = None if verify_ssl else ssl._create_unverified_context()
-    request = Request(url)  # ValueError for a bad URL; later errors are the server's
     try:
-        with urlopen(request, timeout=30, context=context) as answer:
-            said = answer.headers.get("Content-Length") or "0"
-            total = int(said) if said.isdecimal() and len(said) < 20 else 0
-            fetched = 0
+        with urlopen(request, timeout=30, context=context) as answer, open(path, "xb") as file:
             while block := answer.read(1 << 16):
                 file.write(block)
-                fetched += len(block)
+            if missing := getattr(answer, "length", None):
+                raise ConnectionError(f"{missing} bytes did not come")
     except HTTPError as error:
-        raise RuntimeError(f"Failed downloading url {url}: {error}") from None
-    except (URLError, HTTPException, ConnectionError, TimeoutError, ValueError) as error:
-        raise _Unreachable(error) from None
-    if fetched < total:
-        raise _Unreachable(f"only {fetched} of {total} bytes came")
+        raise RuntimeError(f"Failed downloading url {request.full_url}: {error}") from None
+    except (URLError, HTTPException, TimeoutError) as error:
+        raise ConnectionError(str(error)) from None

@@ -24,7 +24,7 @@ from d2lmini import autograd
 from d2lmini import symbol as symbols
 from d2lmini.base import MXNetError
 from d2lmini.device import files
-from d2lmini.gluon.graphs import flatten, regroup
+from d2lmini.gluon.compiled import flatten, regroup
 from d2lmini.graph.ir import variables_of
 from d2lmini.graph.symbolic_trace import SymbolicTrace, input_names, plain
 from d2lmini.ndarray import NDArray, load

@@ -31,18 +31,6 @@ def output_name(entry: Entry) -> str:
     return f"{node.name}_output" if node.n_outputs == 1 else f"{node.name}_output{i}"
 
 
-def monitored_inputs(node: Node) -> list[str]:
-    """The names under which monitors report the inputs of a node, as in MXNet: 'fc_data', 'c_arg0'
-    for any number of inputs, 'relu0_input0' for the only input of an elementwise op."""
-    assert node.op is not None
-    names: Sequence[str] = node.op.input_names
-    if node.op.variadic:
-        names = [f"arg{i}" for i in range(len(node.inputs))]
-    elif node.op.elementwise and len(names) == 1:
-        names = ["input0"]
-    return [f"{node.name}_{name}" for name in names]
-
-
 # -- variables -------------------------------------------------------------------------------------
 
 

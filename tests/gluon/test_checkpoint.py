@@ -12,8 +12,7 @@ import pytest
 import resume_job
 from resume_job import Job, Noisy
 
-from d2lmini import MXNetError, autograd, cpu, gluon, nd, random
-from d2lmini.ops.spec import Spec
+from d2lmini import MXNetError, cpu, gluon, nd
 
 TWO = (cpu(0), cpu(1))
 
@@ -40,8 +39,6 @@ def interrupted(folder, *stops, **options):
         {"hybridize": True, "num_workers": 2},
         {"optimizer": ("adam", {}), "contexts": TWO},
         {"contexts": TWO, "options": {"update_on_kvstore": False}},
-        {"contexts": TWO, "optimizer": (Noisy, {}), "options": {"update_on_kvstore": False}},
-        {"contexts": TWO, "options": {"compression_params": {"type": "2bit", "threshold": 0.01}}},
         {"optimizer": (Noisy, {}), "last_batch": "rollover"},
     ],
     ids=str,
@@ -52,20 +49,6 @@ def test_it_goes_on_to_the_same_bits(options, tmp_path):
     expected = straight(tmp_path, **options)
     assert expected == interrupted(tmp_path / "a", 3, 6, 8, **options)
     assert expected == interrupted(tmp_path / "a", **options)
-
-
-def test_a_spec_that_was_made_anew_since_is_the_same(tmp_path, monkeypatch):
-    """Specs are interned in a table that is cleared when it is full."""
-    monkeypatch.setattr(Spec, "_known", {})
-    made = Spec.__new__
-
-    def forgetful(cls, *given):
-        Spec._known.clear()
-        return made(cls, *given)
-
-    monkeypatch.setattr(Spec, "__new__", forgetful)
-    options = {"contexts": TWO, "options": {"compression_params": {"type": "2bit"}}}
-    assert straight(tmp_path, **options) == interrupted(tmp_path / "a", 3, **options)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
@@ -81,32 +64,6 @@ def test_killed_before_any_change_on_the_disk(tmp_path):
     assert found["killed"] > 15
 
 
-def test_copies_and_states_that_differ_by_device(tmp_path):
-    """A random optimizer in mixed precision: weights and their float32 copies differ."""
-
-    def train(folder, until):
-        random.seed(1)
-        net = gluon.nn.Dense(2, in_units=3)
-        net.cast("float16")
-        net.initialize(ctx=TWO)
-        noisy = Noisy(learning_rate=0.01, multi_precision=True)
-        trainer = gluon.Trainer(net.collect_params(), noisy, update_on_kvstore=False)
-        checkpoint = gluon.Checkpoint(folder, net, trainer)
-        for step in range(checkpoint.restore() or 0, until):
-            with autograd.record():
-                losses = [net(nd.ones((2, 3), ctx=c, dtype="float16")).sum() for c in TWO]
-            autograd.backward(losses)
-            trainer.step(4)
-            checkpoint.save(step + 1)
-        weights = [x.asnumpy().tobytes() for x in net.weight.list_data()]
-        return weights, [updater.get_states() for updater in trainer._updaters]
-
-    weights, states = expected = train(tmp_path / "a", 4)
-    assert weights[0] != weights[1] and states[0] != states[1]
-    train(tmp_path / "b", 2)
-    assert train(tmp_path / "b", 4) == expected
-
-
 # -- which ones there are --------------------------------------------------------------------------
 
 
@@ -119,17 +76,14 @@ def test_older_ones_go(tmp_path):
     assert job.checkpoint.steps == [1, 2, 3, 4, 5]
 
 
-def test_a_step_can_be_saved_again(tmp_path):
+def test_a_step_is_saved_once(tmp_path):
     job = Job(tmp_path, every=1, keep=2)
     job.run(2)
+    before = (tmp_path / "step-00000002" / "whole.json").read_bytes()
     job.net[0].bias.set_data(nd.ones(5))
-    for _ in range(2):
-        job.checkpoint.save(2)
+    job.checkpoint.save(2)
+    assert (tmp_path / "step-00000002" / "whole.json").read_bytes() == before
     assert job.checkpoint.steps == [1, 2]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001", "step-00000002.3"]
-    again = Job(tmp_path)
-    assert again.checkpoint.restore() == 2
-    assert again.net[0].bias.data().asnumpy().tolist() == [1.0] * 5
 
 
 def test_what_a_killed_process_has_left_is_swept_up(tmp_path):
@@ -215,13 +169,12 @@ def test_another_net_or_number_of_processes(tmp_path):
 
 
 def test_other_devices_or_loaders(tmp_path):
-    Job(tmp_path).run(2)
-    with pytest.raises(
-        MXNetError, match=r"saved with 8 copies of parameters and 1 DataLoaders, here are 16 and 1"
-    ):
-        Job(tmp_path, contexts=TWO, options={"update_on_kvstore": False}).checkpoint.restore()
+    """One device goes on from what several have saved; other loaders do not."""
+    options = {"contexts": TWO, "options": {"update_on_kvstore": False}}
+    Job(tmp_path, **options).run(2)
     job = Job(tmp_path)
-    with pytest.raises(MXNetError, match=r"1 DataLoaders, here are .* and 2: build"):
+    assert job.checkpoint.restore() == 2
+    with pytest.raises(MXNetError, match="was saved with 1 DataLoaders, here are 2"):
         gluon.Checkpoint(tmp_path, job.net, job.trainer, [job.loader] * 2).restore()
 
 

@@ -7,10 +7,9 @@ import pytest
 from oracle import Oracle
 
 import d2lmini
-from d2lmini.gluon.data.vision import image_ops
 
 
-def prepare(mx, with_colours):
+def prepare(mx):
     """Orders, batches and pictures by name; `mx` is either library."""
     out = {}
     gdata, nd = mx.gluon.data, mx.nd
@@ -91,23 +90,16 @@ def prepare(mx, with_colours):
     tensor = T.ToTensor()(image)
     out["Normalize"] = T.Normalize((0.1, 0.2, 0.3), (0.5, 1.5, 2.5))(tensor).asnumpy()
     out["Normalize one"] = T.Normalize(0.1, 0.5)(nd.stack(tensor, tensor)).asnumpy()
-    out["image"] = floats.asnumpy()
-    if with_colours:
-        for name in ("Brightness", "Contrast", "Hue"):
-            transform = getattr(T, "Random" + name)(0.4)
-            for i in range(5):
-                out[f"{name} {i} float32"] = transform(floats).asnumpy()
-                out[f"{name} {i} uint8"] = transform(image).asnumpy()
     return out
 
 
 @pytest.fixture(scope="module")
 def theirs(mxnet: Oracle) -> dict[str, np.ndarray]:
-    return mxnet.ask(prepare, True)
+    return mxnet.ask(prepare)
 
 
 def test_the_same_program_sees_the_same(theirs):
-    ours = prepare(d2lmini, False)
+    ours = prepare(d2lmini)
     assert ours.keys() <= theirs.keys() and len(ours) > 50
     problems = []
     for name, mine in ours.items():
@@ -121,27 +113,3 @@ def test_the_same_program_sees_the_same(theirs):
         elif (worst := np.abs(mine.astype("float64") - want).max(initial=0)) > tolerance:
             problems.append(f"{name}: differs by {worst}")
     assert not problems, "\n".join(problems)
-
-
-# Not Saturation: by a slip, MXNet takes 0.114 * blue alone for a pixel's grey.
-@pytest.mark.parametrize("name", ["Brightness", "Contrast", "Hue"])
-def test_colours_are_those_of_one_factor(theirs, name: str):
-    """MXNet's generator draws other factors; but with some factor in the range, its picture is
-    what our formula gives."""
-    image = theirs["image"]
-    for kind, tolerance in (("float32", 0.02), ("uint8", 1.2)):  # which they cut towards zero
-        seen = []
-        for i in range(5):
-            want = theirs[f"{name} {i} {kind}"].astype("float64")
-
-            def off(factor: float, want=want, kind=kind) -> np.ndarray:
-                got = image_ops.COLOURS[name.lower()](np, image, factor)
-                return np.abs((np.clip(got, 0, 255) if kind == "uint8" else got) - want)
-
-            best = min(np.linspace(0.6, 1.4, 801), key=lambda factor: off(factor).mean())
-            for step in (1e-4, 1e-5, 1e-6):
-                near = best + step * np.arange(-12, 13)
-                best = min(near, key=lambda factor: off(factor).mean())
-            assert off(best).max() <= tolerance, (kind, best, off(best).max())
-            seen.append(best)
-        assert np.ptp(seen) > 0.05

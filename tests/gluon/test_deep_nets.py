@@ -1,17 +1,12 @@
-"""Nets that are nested deep, and graphs that are long: nothing recurses over them."""
+"""Blocks within Blocks: as deep when they are hybridized as when they run eagerly."""
 
 from __future__ import annotations
-
-import warnings
 
 import numpy as np
 import pytest
 
-from d2lmini import autograd, gluon, nd, sym
+from d2lmini import autograd, gluon, nd
 from d2lmini.gluon import nn
-
-#: Deeper than Python's frames go.
-DEEP = 1200
 
 
 class Wrapper(gluon.HybridBlock):
@@ -32,16 +27,6 @@ class PlainWrapper(Wrapper):
         return self.inner(x)
 
 
-def nested(container, depth):
-    net = nn.Dense(4)
-    for _ in range(depth):
-        outer = container()
-        outer.add(net)
-        net = outer
-    net.initialize()
-    return net
-
-
 def train(net, x):
     with autograd.record():
         y = net(x)
@@ -52,35 +37,6 @@ def train(net, x):
 def same(found, wanted):
     for a, b in zip([found[0], *found[1]], [wanted[0], *wanted[1]], strict=True):
         np.testing.assert_allclose(a, b, 1e-6)
-
-
-@pytest.mark.parametrize("container", [nn.Sequential, nn.HybridSequential])
-def test_a_net_of_many_containers_runs_eager_and_hybridized(container, tmp_path):
-    net, x = nested(container, DEEP), nd.ones((2, 3))
-    wanted = train(net, x)
-    assert list(net.collect_params()) == list(net.collect_params(".*"))
-    text = repr(net)
-    assert text.count("Sequential(") == DEEP
-    seen = []
-    net.apply(lambda block: seen.append(type(block)))
-    assert seen == [nn.Dense] + [container] * DEEP
-    net.cast("float32")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a Sequential of HybridBlocks
-        net.hybridize()
-    same(train(net, x), wanted)
-    net.save_parameters(str(tmp_path / "deep.params"))
-    net.load_parameters(str(tmp_path / "deep.params"))
-    net.register_op_hook(lambda *_: None)
-    same(train(net, x), wanted)
-    if container is nn.HybridSequential:
-        net.export(str(tmp_path / "deep"))
-        files = [str(tmp_path / name) for name in ("deep-symbol.json", "deep-0000.params")]
-        again = gluon.SymbolBlock.imports(files[0], ["data"], files[1])
-        np.testing.assert_allclose(again(x).asnumpy(), wanted[0], 1e-6)
-        assert net(sym.var("data")).infer_shape(data=(2, 3))[1] == [(2, 4)]
-        net.hybridize(False)
-        net.infer_shape(x)
 
 
 @pytest.mark.parametrize("kind", [Wrapper, PlainWrapper])

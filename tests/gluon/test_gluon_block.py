@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import json
 import pickle
 import threading
 import weakref
@@ -151,40 +150,3 @@ def test_copies_and_pickles():
     unready = pickle.loads(pickle.dumps(mlp(2)))
     unready.initialize()
     assert unready(nd.ones((1, 3))).shape == (1, 2)
-
-
-# ---- files
-
-
-def test_save_and_load_of_the_whole_net(tmp_path):
-    prefix = str(tmp_path / "whole")
-    net = nn.Sequential(prefix="net_")
-    with net.name_scope():
-        net.add(mlp(2, row=nn.HybridSequential), Linear(3))
-    net.initialize()
-    net(nd.ones((1, 2)))
-    net.save(prefix)
-    tree = json.loads((tmp_path / "whole-model.json").read_text())
-    assert tree["sequential0"]["orig_name"] == "net"
-    assert list(tree["sequential0"]["children"].values()) == ["0", "1"]
-    other = nn.Sequential()
-    other.add(mlp(2, row=nn.HybridSequential), Linear(3))
-    other.load(prefix)
-    assert same(net, other)
-    assert list(other.collect_params()) == list(net.collect_params())
-    assert [b.name for b in other] == [b.name for b in net] and other.name == "net"
-    other.load(prefix)
-    tree["sequential0"]["hybridsequential1"]["hybridized"] = True
-    (tmp_path / "whole-model.json").write_text(json.dumps(tree))
-    other.load(prefix)
-    assert other[0]._active
-    for wrong, words in [
-        (mlp(2, 3), "here is dense1, there hybridsequential1"),
-        (nn.HybridSequential(), "here is hybridsequential0, there sequential0"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            wrong.load(prefix)
-    short = nn.Sequential()
-    short.add(mlp(2, row=nn.HybridSequential))
-    with pytest.raises(ValueError, match=r"saved with children \['0', '1'\], here it has \['0'\]"):
-        short.load(prefix)

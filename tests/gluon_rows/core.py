@@ -54,7 +54,6 @@ def write(mx, folder):
     net.save_parameters(folder + "/deduplicated.params", deduplicate=True)
     net.collect_params().save(folder + "/full.params")
     net.collect_params().save(folder + "/stripped.params", strip_prefix="net_")
-    net.save(folder + "/whole")
     half = started(mx, 4)
     half.cast("float16")
     half.save_parameters(folder + "/half.params")
@@ -65,15 +64,13 @@ def read(mx, folder):
     """The net's outputs after loading each of them, with and without `initialize` before."""
     outputs = {}
     for first in (False, True):
-        for kind in ("structural", "deduplicated", "full", "stripped", "half", "whole"):
+        for kind in ("structural", "deduplicated", "full", "stripped", "half"):
             net = build(mx)
             if first:
                 net.initialize()
                 net(inputs(mx))
             if kind == "full":
                 net.collect_params().load(folder + "/full.params")
-            elif kind == "whole":
-                net.load(folder + "/whole")
             elif kind == "half":
                 net.load_parameters(folder + "/half.params", cast_dtype=True)
             else:

@@ -10,7 +10,7 @@ import pytest
 import d2lmini
 from d2lmini import autograd, gluon, nd
 from d2lmini.gluon import nn
-from d2lmini.gluon.graphs import flatten
+from d2lmini.gluon.compiled import flatten
 from d2lmini.ops.core import registry
 
 #: How a net runs, and the scope around it.

@@ -28,8 +28,7 @@ ROOT = Path(__file__).parents[2]
 FUZZ = ROOT / "tests" / "fuzz"
 
 NAMES = (
-    "params", "nd.load", "symbol", "states", "checkpoint", "notebook", "trace", "idx", "cifar",
-    "image",
+    "params", "nd.load", "symbol", "states", "checkpoint", "notebook", "trace", "idx", "image",
 )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ SCOPES: dict[str, Callable[[], object]] = {
     "engine.prioritized": lambda: engine.prioritized(1),
     "engine.signals.held": signals.held,
     "engine.use": lambda: engine.use("naive"),
-    "gluon.naming._BlockScope": _net.name_scope,
+    "gluon.block._BlockScope": _net.name_scope,
     "gluon.utils.HookHandle": lambda: _net.register_forward_hook(print),
     "gluon.rnn.wrappers.ModifierCell._inner_callable": _cell._inner_callable,
     "graph.lazy.lazy": lambda: mx.lazy(),

@@ -7,8 +7,6 @@ It prints where the bits came out differently, and at how many places it was kil
 `resume_job.py break FOLDER RANK NTH` is one process of a job, which trains without a break, and
 then once more, when RANK is killed before its NTH change; `resume_job.py resume FOLDER` goes on
 with the second. Both write what each rank came to: FOLDER/whole.RANK, FOLDER/broken.RANK.
-
-`resume_job.py share FOLDER` trains with a rest that is weighed: FOLDER/RANK has the parameters.
 """
 
 import json
@@ -87,7 +85,8 @@ class Job:
                     self.checkpoint.save(self.step)
                 if self.step == until:
                     break
-        arrays = [a.asnumpy() for p in self.net.collect_params().values() for a in p.list_data()]
+        learnt = [p for p in self.net.collect_params().values() if p.grad_req != "null"]
+        arrays = [a.asnumpy() for p in learnt for a in p.list_data()]
         drawn = [nd.random.uniform(shape=2).asnumpy(), np.random.rand(2)]
         return b"".join(a.tobytes() for a in arrays + drawn)
 
@@ -179,40 +178,6 @@ def resume(folder):
     train_as_rank(folder, "broken")
 
 
-def train_weighed(k, part, trainer_of, batch_size=8, length=23):
-    """The parameters after two epochs, of part `part` of k of data that does not come out even."""
-    net = gluon.nn.Dense(1, in_units=3)
-    random.seed(0)
-    net.initialize("xavier")
-    trainer = trainer_of(net.collect_params())
-    sampler = gluon.data.SplitSampler(length, k, part)
-    x = np.random.default_rng(1).normal(size=(length, 3)).astype("float32")
-    loader = gluon.data.DataLoader(
-        gluon.data.ArrayDataset(x, x.sum(axis=1)), batch_size // k, sampler=sampler
-    )
-    loss = gluon.loss.L2Loss()
-    for step in range(2 * len(loader)):
-        if step % len(loader) == 0:
-            batches = iter(loader)
-        a, b = next(batches)
-        weight, size = sampler.weigh(step % len(loader), batch_size // k)
-        with autograd.record():
-            l = loss(net(a), b) * weight
-        l.backward()
-        trainer.step(size)
-    return np.concatenate([net.weight.data().asnumpy().ravel(), net.bias.data().asnumpy()])
-
-
-def share(folder):
-    """See this module."""
-    kv = kvstore.create("dist_sync")
-
-    def trainer_of(params):
-        return gluon.Trainer(params, "sgd", {"learning_rate": 0.1}, kvstore="dist_sync")
-
-    train_weighed(kv.num_workers, kv.rank, trainer_of).tofile(folder / f"{kv.rank}")
-
-
 if __name__ == "__main__":
-    does = {"kills": kills, "break": break_, "resume": resume, "share": share}[sys.argv[1]]
+    does = {"kills": kills, "break": break_, "resume": resume}[sys.argv[1]]
     does(Path(sys.argv[2]), *sys.argv[3:])

@@ -21,22 +21,23 @@ A loader can resume in the middle of an epoch (`state_dict`). The loader keeps t
 only the loader knows which batches were returned: its sampler is ahead by the batches in flight.
 
 Workers are threads: they share the dataset and start at once, and NumPy releases the interpreter
-lock during heavy work. The loader keeps an `Answer` for each submitted batch, in order.
+lock during heavy work. Each submitted batch has a queue for its answer; a batch whose queue is
+gone, because the loop was left, is not loaded.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
+
+import numpy as np
 
 from d2lmini.context import cpu_pinned
 from d2lmini.engine.signals import held
@@ -62,68 +63,23 @@ def load(dataset: Any, batchify: Callable, indices: list[Any], key: Key, number:
             ) from problem
 
 
-class Answer:
-    """What a pool will give for a job. Ctrl-C may come at any instruction of the program: it waits
-    while a method of the pool or of the future holds a lock, and interrupts the wait for `result`,
-    which holds none."""
-
-    def __init__(self, submit: Callable[..., Future], *job: Any):
-        done = self._done = threading.Lock()
-        done.acquire()
-        with held():
-            self._future = submit(*job)
-            self._future.add_done_callback(lambda _: done.release())
-
-    def result(self, timeout_s: float = threading.TIMEOUT_MAX) -> Any:
-        """What the job returns or raises; `concurrent.futures.TimeoutError` after `timeout_s`."""
-        if not self._done.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
-            raise concurrent.futures.TimeoutError
-        with held():
-            return self._future.result(0)
-
-    @property
-    def came(self) -> bool:
-        return self._future.done()
-
-    def cancel(self) -> None:
-        with held():
-            self._future.cancel()
-
-
-class ThreadPool:
-    """`n` daemon threads that load batches."""
-
-    def __init__(self, n: int, dataset: Any, batchify: Callable):
-        self._load = (dataset, batchify)
-        self._n = n
-        self._jobs: SimpleQueue = SimpleQueue()
-        self.pid = os.getpid()
-        for i in range(n):
-            name = f"d2lmini-loader-{i}"
-            threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
-
-    def submit(self, *job: Any) -> Future:
-        future: Future = Future()
-        self._jobs.put((future, (*self._load, *job)))
-        return future
-
-    def close(self) -> None:
-        """End the threads after their current batches; does not wait."""
-        for _ in range(self._n):
-            self._jobs.put(None)
-
-
 def _serve(jobs: SimpleQueue) -> None:
-    """Main loop of a thread: load submitted batches that were not cancelled."""
+    """Main loop of a worker: load the batches whose answers the program still holds."""
     while (job := jobs.get()) is not None:
-        future, arguments = job
-        if future.set_running_or_notify_cancel():
+        answer, arguments = job[0](), job[1]
+        if answer is not None:
             try:
-                future.set_result(load(*arguments))
+                answer.put((load(*arguments), None))
             except BaseException as problem:
-                future.set_exception(problem)
+                answer.put((None, problem))
         # Release the batch before waiting for the next job.
-        del job, future, arguments
+        del job, answer, arguments
+
+
+def _end(jobs: SimpleQueue, n: int) -> None:
+    """End the workers after their current batches; does not wait."""
+    for _ in range(n):
+        jobs.put(None)
 
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
@@ -134,6 +90,7 @@ class _Place:
     """The position in an epoch."""
 
     sampler: Any  # the sampler's state at the start; None if unknown
+    numpy: Any  # the state of NumPy's generator at the start
     key: random_state.Key
     epoch: int  # the epoch's number
     given: int = 0  # batches returned
@@ -164,22 +121,12 @@ class DataLoader:
     """
 
     def __init__(
-        self,
-        dataset: Any,
-        batch_size: int | None = None,
-        shuffle: bool = False,
-        sampler: Any = None,
-        last_batch: str | None = None,
-        batch_sampler: Any = None,
-        batchify_fn: Callable[[list[Any]], Any] | None = None,
-        num_workers: int = 0,
-        pin_memory: bool = False,
-        pin_device_id: int = 0,
-        prefetch: int | None = None,
-        thread_pool: bool | None = None,
-        timeout: float = 120,
-        auto_reload: bool = False,
-    ):
+        self, dataset: Any, batch_size: int | None = None, shuffle: bool = False,
+        sampler: Any = None, last_batch: str | None = None, batch_sampler: Any = None,
+        batchify_fn: Callable[[list[Any]], Any] | None = None, num_workers: int = 0,
+        pin_memory: bool = False, pin_device_id: int = 0, prefetch: int | None = None,
+        thread_pool: bool | None = None, timeout: float = 120, auto_reload: bool = False,
+    ):  # fmt: skip
         if timeout <= 0:
             raise ValueError(f"timeout must be positive, given {timeout}")
         self._dataset = dataset
@@ -191,44 +138,80 @@ class DataLoader:
         self._pinned = cpu_pinned(pin_device_id) if pin_memory else None
         self._prefetch = max(0, 2 * self._num_workers if prefetch is None else int(prefetch))
         self._timeout = timeout
-        self._pool: ThreadPool | None = None
-        self._release: Any = None
+        self._jobs: tuple[int, SimpleQueue] | None = None  # of this process
         self._place: _Place | None = None  # of the epoch begun last
-        self._resumed = False  # True until the resumed epoch begins
+        self._resumed: list[Any] | None = None  # all batches of a resumed epoch, until it begins
 
     def __len__(self) -> int:
         """Number of batches in the next epoch."""
         return len(self._batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._num_workers == 0:
-            return self._serially()
-        return _Epoch(self)
+        return self._prefetched() if self._num_workers else self._serially()
 
     def _serially(self) -> Iterator[Any]:
         place, batches = self._begin()
         for number, indices in batches:
             batch = load(self._dataset, self._batchify_fn, indices, place.key, number)
-            place.given = number + 1
+            place.given += 1
             yield self._place_batch(batch)
         place.over = True
 
+    def _prefetched(self) -> Iterator[Any]:
+        """Submit the first batches at once, and one for each batch that the loop takes."""
+        place, batches = self._begin()
+        jobs = self._workers()
+        answers: deque[SimpleQueue] = deque()  # of the submitted batches, in order
+
+        def submit() -> None:
+            for number, indices in islice(batches, 1):
+                answer: SimpleQueue = SimpleQueue()
+                answers.append(answer)
+                job = self._dataset, self._batchify_fn, indices, place.key, number
+                jobs.put((weakref.ref(answer), job))
+
+        def collect() -> Iterator[Any]:
+            while True:
+                submit()
+                if not answers:
+                    break
+                yield self._place_batch(self._wait(answers.popleft(), place))
+            place.over = True
+
+        for _ in range(self._prefetch):
+            submit()
+        return collect()
+
+    def _wait(self, answer: SimpleQueue, place: _Place) -> Any:
+        """What a worker loads, or raises."""
+        try:
+            batch, problem = answer.get(timeout=min(self._timeout, threading.TIMEOUT_MAX))
+        except Empty:
+            self._release()
+            raise TimeoutError(
+                f"DataLoader: batch {place.given} did not come within {self._timeout} s; "
+                "a worker hangs or is slow: see what dataset[i] and batchify_fn do with "
+                "num_workers=0, or raise timeout="
+            ) from None
+        if problem is not None:
+            raise problem
+        place.given += 1
+        return batch
+
     def _begin(self) -> tuple[_Place, Iterator[tuple[int, Any]]]:
         """Begin an epoch, or resume one: its numbered lists of indices."""
-        if not self._resumed or self._place is None:
-            epoch = self.epoch
-            key = random_state.next_key()
-            self._place = _Place(state_of(self._batch_sampler), key, epoch)
-        self._resumed = False
-        place = self._place
-        return place, islice(enumerate(self._batch_sampler), place.given, None)
+        if self._resumed is None or self._place is None:
+            state = state_of(self._batch_sampler), random_state.numpy_state_dict()
+            self._place = _Place(*state, random_state.next_key(), self.epoch)
+        batches, self._resumed = self._resumed or self._batch_sampler, None
+        return self._place, islice(enumerate(batches), self._place.given, None)
 
     @property
     def epoch(self) -> int:
         """The number, from 0, of the epoch that the next `for` loop runs or resumes."""
         if self._place is None:
             return 0
-        return self._place.epoch + (not self._resumed)
+        return self._place.epoch + (self._resumed is None)
 
     # -- to go on later ----------------------------------------------------------------------------
 
@@ -265,97 +248,35 @@ class DataLoader:
         if not all(type(n) is int and n >= 0 for n in numbers) or place.given >> 62:
             raise ValueError(f"the epoch's number, key and given batches are {numbers}")
         if hasattr(self._batch_sampler, "load_state_dict"):
-            self._batch_sampler.load_state_dict(state["sampler"])
-        sampler, rest = (getattr(self._batch_sampler, name, ()) for name in ("_sampler", "_prev"))
-        known = type(sampler).__module__.startswith("d2lmini.")  # others may give keys of any kind
-        if known and not all(type(i) is int and 0 <= i < len(self._dataset) for i in rest):
-            raise ValueError(f"the rest of an epoch is no list of elements: {rest!r:.100}")
-        self._place = place
-        self._resumed = not place.over
-        if place.over:
-            deque(self._batch_sampler, maxlen=0)  # skip to the state of the following epoch
+            self._batch_sampler.load_state_dict(place.sampler)
+        now = np.random.get_state()
+        try:  # RandomSampler shuffles with NumPy's generator
+            np.random.set_state(random_state.numpy_state_of(place.numpy))
+            batches = list(self._batch_sampler)
+        finally:
+            np.random.set_state(now)
+        self._place, self._resumed = place, None if place.over else batches
 
     def _place_batch(self, batch: Any) -> Any:
         return batch if self._pinned is None else _move(batch, self._pinned)
 
-    def _workers(self) -> ThreadPool:
-        """The pool; a new pool at first, after a failure, and in a forked child."""
-        if self._pool is None or self._pool.pid != os.getpid():
-            pool = ThreadPool(self._num_workers, self._dataset, self._batchify_fn)
+    def _workers(self) -> SimpleQueue:
+        """The workers' queue of jobs; new workers at first, after a timeout, and in a forked
+        child."""
+        if self._jobs is None or self._jobs[0] != os.getpid():
+            jobs: SimpleQueue = SimpleQueue()
             with held():
-                self._pool, self._release = pool, weakref.finalize(self, pool.close)
-        return self._pool
+                for i in range(self._num_workers):
+                    name = f"d2lmini-loader-{i}"
+                    threading.Thread(target=_serve, args=(jobs,), name=name, daemon=True).start()
+                self._jobs = os.getpid(), jobs
+                self._finalizer = weakref.finalize(self, _end, jobs, self._num_workers)
+        return self._jobs[1]
 
-    def _drop_workers(self, pool: Any) -> None:
-        """Close this pool; the next epoch makes another."""
-        if self._pool is pool:
-            with held():
-                self._pool = None
-                self._release()
-
-
-class _Epoch:
-    """The batches of one epoch, some of them in flight; returned by `iter(loader)`."""
-
-    def __init__(self, loader: DataLoader):
-        self._loader = loader
-        self._pool = loader._workers()
-        self._place, self._batches = loader._begin()
-        self._number = self._place.given - 1
-        self._coming: deque[Answer] = deque()
-        for _ in range(loader._prefetch):
-            self._ask()
-
-    def __iter__(self) -> _Epoch:
-        return self
-
-    def __next__(self) -> Any:
-        loader = self._loader
-        if not self._coming:  # the end of the epoch, or prefetch is 0
-            self._ask()
-        if not self._coming:
-            self._place.over = True
-            raise StopIteration
-        self._number += 1
-        try:
-            batch = self._result(loader, self._coming.popleft())
-            self._place.given = self._number + 1
-            if loader._prefetch:
-                self._ask()
-        except BaseException:
-            self._close()
-            raise
-        return loader._place_batch(batch)
-
-    def _ask(self) -> None:
-        """Submit the next batch, if there is one."""
-        for number, indices in self._batches:
-            answer = Answer(self._pool.submit, indices, self._place.key, number)
-            self._coming.append(answer)
-            return
-
-    def _result(self, loader: DataLoader, answer: Answer) -> Any:
-        try:
-            return answer.result(loader._timeout)
-        except concurrent.futures.TimeoutError:
-            if answer.came:
-                raise  # raised by the dataset
-            loader._drop_workers(self._pool)
-            raise TimeoutError(
-                f"DataLoader: batch {self._number} did not come within {loader._timeout} s; "
-                "a worker hangs or is slow: see what dataset[i] and batchify_fn do with "
-                "num_workers=0, or raise timeout="
-            ) from None
-
-    def _close(self) -> None:
-        """End the epoch: cancel the submitted batches."""
-        self._batches = iter(())
-        while self._coming:
-            self._coming.pop().cancel()
-
-    def __del__(self) -> None:
-        for answer in self.__dict__.get("_coming", ()):
-            answer.cancel()
+    def _release(self) -> None:
+        """End the workers; the next epoch starts others."""
+        self._jobs = None
+        self._finalizer()
 
 
 def _batches(

@@ -107,10 +107,14 @@ def _rows(data: NDArray, indices: Sequence[int]) -> Any:
 
 
 def same_as_one_by_one(fn: Any) -> bool:
-    """True if fn(batch of images) equals fn on each image. Transforms declare this in
-    `_on_batches`; each class declares it itself, because a subclass may differ."""
-    says = type(fn).__dict__.get("_on_batches")
-    return says is not None and says(fn)
+    """True if fn(batch of images) equals fn on each image. Transforms declare this by
+    `_takes_batches`; each class declares it itself, because a subclass may differ."""
+    return (
+        "_takes_batches" in vars(type(fn))
+        and not fn._forward_hooks
+        and not fn._forward_pre_hooks
+        and all(map(same_as_one_by_one, fn._children.values()))
+    )
 
 
 __all__ = ["ArrayDataset", "Dataset", "SimpleDataset"]

@@ -12,8 +12,8 @@ order repeatable. (`d2lmini.random.seed` controls the random numbers of operatio
 initializers, random transforms.)
 
 To resume an interrupted training, an epoch's order must be repeatable. `state_dict` returns what
-determines the next iteration, and `load_state_dict` makes the next iteration repeat it. The
-DataLoader keeps the position within an iteration.
+determines the next iteration, apart from NumPy's generator, and `load_state_dict` makes the next
+iteration repeat it. The DataLoader keeps NumPy's state and the position within an iteration.
 
 `SplitSampler`: a data set split into parts, one for each process of a job.
 
@@ -29,12 +29,10 @@ Every process knows the order of the whole epoch, which depends only on the seed
 number. Part r of k takes every k-th index of this order, starting at r. Therefore batch t of all
 parts together is batch t of a single process with batches k times as large, for any k.
 
-**The rest.** Processes that train together must take the same number of steps with batches of the
-same size, because each process's `Trainer.step(n)` divides by its own n times the number of
-processes. So if the length is no multiple of k, the last parts repeat the first indices of the
-order: fewer than k elements count twice in the last step of an epoch. To avoid this, use `weigh`,
-which gives weight 0 to repeated elements and the number to divide by; the step then equals that of
-one process.
+Processes that train together must take the same number of steps with batches of the same size,
+because each process's `Trainer.step(n)` divides by its own n times the number of processes. So if
+the length is no multiple of k, the last parts repeat the first indices of the order: fewer than k
+elements count twice in the last step of an epoch.
 """
 
 from __future__ import annotations
@@ -43,10 +41,6 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
-
-from d2lmini import ndarray as nd
-from d2lmini.ndarray import NDArray
-from d2lmini.ops import random_state
 
 __all__ = [
     "BatchSampler", "FilterSampler", "RandomSampler", "Sampler", "SequentialSampler",
@@ -72,14 +66,14 @@ class Sampler:
         """Make the next iteration the one of this state."""
 
 
-class _Fixed(Sampler):
-    """A sampler whose iterations are all equal."""
+class _Stateless(Sampler):
+    """A sampler whose next iteration depends at most on NumPy's generator."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
 
-class SequentialSampler(_Fixed):
+class SequentialSampler(_Stateless):
     """start, start + 1, ..., start + length - 1."""
 
     def __init__(self, length: int, start: int = 0):
@@ -93,33 +87,22 @@ class SequentialSampler(_Fixed):
         return self._length
 
 
-class RandomSampler(Sampler):
+class RandomSampler(_Stateless):
     """0 ... length - 1 in a new random order each time (`numpy.random.seed` repeats it)."""
 
     def __init__(self, length: int):
         self._length = length
-        self._again: Any = None  # a generator for the next iteration in place of NumPy's global one
 
     def __iter__(self) -> Iterator[Any]:
         indices = np.arange(self._length)
-        generator, self._again = self._again or np.random, None
-        generator.shuffle(indices)
+        np.random.shuffle(indices)
         return iter(indices.tolist())
 
     def __len__(self) -> int:
         return self._length
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"numpy": random_state.numpy_state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Make the next iteration the one of this state; keeps NumPy's global generator."""
-        again = np.random.RandomState()
-        again.set_state(random_state.numpy_state_of(state["numpy"]))
-        self._again = again
-
-
-class FilterSampler(_Fixed):
+class FilterSampler(_Stateless):
     """Indices of the elements for which `fn(element)` is true, computed by the constructor."""
 
     def __init__(self, fn: Callable[[Any], Any], dataset: Any):
@@ -175,8 +158,8 @@ class BatchSampler(Sampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._prev = list(state["rest"])
-        if len(self._prev) >= self._batch_size:
-            raise ValueError(f"a rest of {len(self._prev)} of batches of {self._batch_size}")
+        if len(self._prev) >= self._batch_size or not all(type(i) is int for i in self._prev):
+            raise ValueError(f"no rest of batches of {self._batch_size}: {self._prev!r:.100}")
         if hasattr(self._sampler, "load_state_dict"):
             self._sampler.load_state_dict(state["sampler"])
 
@@ -188,41 +171,28 @@ def state_of(sampler: Any) -> dict[str, Any] | None:
     return {} if isinstance(sampler, (Sequence, np.ndarray)) else None
 
 
-_RESTS = ("pad", "discard", "keep")
-
-
 class SplitSampler(Sampler):
     """Part `part_index` of `num_parts` of the indices 0 ... length - 1; see this module.
 
     shuffle: use a new order in every iteration, the same in all parts; seed: selects the orders
-    (use the same seed in all processes). rest: the treatment of the last length % num_parts
-    indices. 'pad' gives all parts ceil(length / num_parts) indices, by repeating the first indices;
-    'discard' leaves the rest out, different indices in each epoch; 'keep' gives every index once,
-    so some parts have one index more: for evaluation, where processes take no steps together.
+    (use the same seed in all processes). All parts have ceil(length / num_parts) indices: the last
+    ones repeat the first indices of the order. (gluonnlp's sampler of this name does so with
+    even_size=True, PyTorch's DistributedSampler always.)
 
-    Raises ValueError for a part outside the range, a negative length, or another word. (gluonnlp's
-    sampler of this name calls 'pad' even_size=True and 'keep' even_size=False; PyTorch's
-    DistributedSampler calls 'discard' drop_last=True.)
+    Raises ValueError for a part outside the range or a negative length.
     """
 
     def __init__(
-        self,
-        length: int,
-        num_parts: int = 1,
-        part_index: int = 0,
-        shuffle: bool = True,
+        self, length: int, num_parts: int = 1, part_index: int = 0, shuffle: bool = True,
         seed: int = 0,
-        rest: str = "pad",
-    ):
+    ):  # fmt: skip
         if length < 0 or not 0 <= part_index < num_parts:
             raise ValueError(
                 "SplitSampler: expected length >= 0 and 0 <= part_index < num_parts, got length "
                 f"{length}, part {part_index} of {num_parts}"
             )
-        if rest not in _RESTS:
-            raise ValueError(f"SplitSampler: rest is one of {', '.join(_RESTS)}; got {rest!r}")
         self._length, self._num_parts, self._part_index = length, num_parts, part_index
-        self._shuffle, self._seed, self._rest = shuffle, seed, rest
+        self._shuffle, self._seed = shuffle, seed
         #: The number of the next iteration; each iteration adds 1.
         self.epoch = 0
 
@@ -232,51 +202,17 @@ class SplitSampler(Sampler):
         self.epoch = int(epoch)
 
     def __iter__(self) -> Iterator[int]:
-        order = self._order(self.epoch)
+        order = np.arange(self._length)
+        if self._shuffle:
+            # Sorting the generator's raw output gives the same order with any NumPy on any machine.
+            stream = np.random.SFC64(np.random.SeedSequence((self._seed % (1 << 63), self.epoch)))
+            order = np.argsort(stream.random_raw(self._length), kind="stable")
         self.epoch += 1
-        if self._rest == "pad":
-            order = np.resize(order, self._num_parts * len(self))  # repeats from the start
-        return iter(order[self._part_index :: self._num_parts][: len(self)].tolist())
+        repeated = np.resize(order, self._num_parts * len(self))
+        return iter(repeated[self._part_index :: self._num_parts].tolist())
 
     def __len__(self) -> int:
-        if self._rest == "discard":
-            return self._length // self._num_parts
-        first = self._part_index if self._rest == "keep" else 0
-        return -((first - self._length) // self._num_parts)
-
-    def _order(self, epoch: int) -> np.ndarray:
-        if not self._shuffle:
-            return np.arange(self._length)
-        # Sorting the generator's raw output gives the same order with any NumPy on any machine.
-        stream = np.random.SFC64(np.random.SeedSequence((self._seed % (1 << 63), epoch)))
-        return np.argsort(stream.random_raw(self._length), kind="stable")
-
-    def weigh(self, batch: int, batch_size: int) -> tuple[NDArray, float]:
-        """The weights of a batch's elements, and the divisor of the step.
-
-        Returns weights of shape (n,), 0 for a repeated element and else 1, and the mean number of
-        counted elements in the batches of all parts, the same in all parts, for `Trainer.step`.
-        batch: number of the batch in the epoch, from 0; batch_size: that of the DataLoader.
-        IndexError beyond the last batch.
-
-        >>> last = SplitSampler(7, 2, 1).weigh(1, batch_size=2)
-        >>> last[0].asnumpy().tolist(), last[1]
-        ([1.0, 0.0], 1.5)
-
-            weight, size = sampler.weigh(step % len(loader), batch_size)
-            with autograd.record():
-                l = loss(net(X), y) * weight
-            l.backward()
-            trainer.step(size)
-        """
-        k, longest = self._num_parts, -(-self._length // self._num_parts)
-        begin, end = batch * batch_size, min((batch + 1) * batch_size, len(self))
-        if not 0 <= begin < longest:
-            raise IndexError(f"weigh: there is no batch {batch} of {batch_size} in {len(self)}")
-        places = np.arange(begin, end) * k + self._part_index
-        whole = k * len(self) if self._rest == "discard" else self._length
-        size = (min(k * (begin + batch_size), whole) - k * begin) / k
-        return nd.array(places < whole), size
+        return -(-self._length // self._num_parts)
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.epoch}

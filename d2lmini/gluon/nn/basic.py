@@ -1,4 +1,4 @@
-"""Basic layers: Dense, Dropout, Embedding, Flatten, padding, and functions as layers.
+"""Basic layers: containers, activations, Dense, Dropout, Embedding, and functions as layers.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -12,9 +12,9 @@ Dense(None -> 2, Activation(relu))
 Dense(3 -> 2, Activation(relu))
 
 A layer consists of an op and its parameters. The class declares the constructor's arguments, which
-become attributes (`Layer`); `_build` makes the parameters (0 in a shape: size unknown),
-`infer_shape` completes their shapes from the first input, and `hybrid_forward` calls the op. `F` is
-`nd` for arrays and `sym` while a graph is traced.
+become attributes (`Layer`); `_build` makes the parameters (0 in a shape: size unknown, until the
+first call), and `hybrid_forward` calls the op. `F` is `nd` for arrays and `sym` while a graph is
+traced.
 
 An activation is a function of single elements and keeps the shape; only `PReLU` has a parameter.
 `nd.Activation` and `nd.LeakyReLU` document the formulas.
@@ -27,16 +27,84 @@ An activation is a function of single elements and keeps the shape; only `PReLU`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from d2lmini import initializer
 from d2lmini import ndarray as nd
+from d2lmini.base import callsite
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 from d2lmini.ops.core import registry
+
+# -- containers ------------------------------------------------------------------------------------
+
+
+class _Row(Block):
+    """What both containers share: `add`, indexing, length."""
+
+    def add(self, *blocks: Block) -> None:
+        """Append Blocks."""
+        for block in blocks:
+            self.register_child(block)
+
+    def __getitem__(self, key: Any) -> Any:
+        """The layer at a position; for a slice, a container of its layers with this prefix."""
+        layers = list(self._children.values())[key]
+        if not isinstance(layers, list):
+            return layers
+        part = type(self)(prefix=self._prefix)
+        part.add(*layers)
+        return part
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._children.values())
+
+    def _repr_children(self) -> dict[str, Block]:
+        return self._children
+
+
+class Sequential(_Row):
+    """Blocks called one after another, each on the output of the one before.
+
+    >>> net = Sequential()
+    >>> net.add(Dense(4, activation="relu", in_units=3), Dense(2))
+    >>> net
+    Sequential(
+      (0): Dense(3 -> 4, Activation(relu))
+      (1): Dense(None -> 2, linear)
+    )
+    """
+
+    def forward(self, x: Any) -> Any:
+        for block in self._children.values():
+            x = block(x)
+        return x
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Hybridize the layers; warns to use HybridSequential if all are HybridBlocks."""
+        if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
+            callsite.warn(
+                f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider "
+                "using HybridSequential for the best performance."
+            )
+        super().hybridize(active, **kwargs)
+
+
+class HybridSequential(_Row, HybridBlock):
+    """HybridBlocks called one after another, as `Sequential`; hybridized as one graph."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        for block in self._children.values():
+            x = block(x)
+        return x
+
+
+# -- activations -----------------------------------------------------------------------------------
 
 
 class Activation(Layer):
@@ -118,6 +186,9 @@ class Swish(Layer):
         return x * F.sigmoid(x if self.beta == 1 else self.beta * x, name="fwd")
 
 
+# -- layers with weights, and without --------------------------------------------------------------
+
+
 class Affine(Layer):
     """Base class of Dense and the convolutions: a weight, a bias or none, an activation or none."""
 
@@ -159,10 +230,6 @@ class Dense(Affine):
 
     def _build(self) -> None:
         self._build_affine((self.units, self.in_units), self.units)
-
-    def infer_shape(self, x: Any) -> None:
-        inner = prod(x.shape[1:]) if self.flatten else x.shape[-1]
-        self.weight.shape = (self.units, inner)
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         y = F.FullyConnected(

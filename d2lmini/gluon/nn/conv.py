@@ -1,4 +1,5 @@
-"""Convolution layers over one, two or three spatial axes, and transposed convolution layers.
+"""Layers whose window moves over one, two or three spatial axes: convolutions, transposed
+convolutions, and pooling: the maximum or the mean of each window, or of a whole image.
 
 >>> from d2lmini import nd
 >>> from d2lmini.gluon import nn
@@ -9,8 +10,21 @@
 >>> net
 Conv2D(3 -> 6, kernel_size=(5, 5), stride=(1, 1), padding=(2, 2), Activation(sigmoid))
 
+>>> x = nd.arange(16).reshape((1, 1, 4, 4))
+>>> nn.MaxPool2D(pool_size=2, strides=2)(x)
+<BLANKLINE>
+[[[[ 5.  7.]
+   [13. 15.]]]]
+<NDArray 1x1x2x2 @cpu(0)>
+>>> nn.GlobalAvgPool2D()(x).shape
+(1, 1, 1, 1)
+
 Data is (N, C, *size). An int for kernel_size, strides, ... holds for every spatial axis.
-`nd.Convolution` and `nd.Deconvolution` document the formulas of the sizes.
+`nd.Convolution`, `nd.Deconvolution` and `nd.Pooling` document the formulas of the sizes.
+
+Pooling layers also take the layouts NWC, NHWC and NDHWC, where data is (N, *size, C), and its axes
+are moved before and after. `strides` defaults to the window's size. With `ceil_mode` the last
+window may extend over the edge.
 """
 
 from __future__ import annotations
@@ -22,17 +36,28 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.base.families import REQUIRED
 from d2lmini.base.util import is_np_shape
+from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn.basic import Affine
 
 Size = int | tuple[int, ...]
 
-#: The accepted layouts. The ops refuse channels-last layouts at the call, as MXNet does on a CPU.
-LAYOUTS = {1: ("NCW",), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
+#: The layouts of pooling, with the channels first or last. Convolutions refuse the latter, NWC when
+#: the layer is made and the others at the call, as MXNet does on a CPU.
+LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
 
 def each_axis(value: Any, ndim: int) -> Any:
     """One number for each spatial axis."""
     return value if isinstance(value, (tuple, list, str)) else (value,) * ndim
+
+
+def window_size(name: str, value: Any, ndim: int) -> Any:
+    """`each_axis` of the window's size; AssertionError for another number of axes."""
+    size = each_axis(value, ndim)
+    assert len(size) == ndim and not isinstance(size, str), (
+        f"{name} must be a number or a list of {ndim} ints, got {size!r}"
+    )
+    return size
 
 
 class _Conv(Affine):
@@ -57,13 +82,11 @@ class _Conv(Affine):
 
     def _build(self) -> None:
         ndim, kind = self.ndim, type(self).__name__
-        layout = self.layout or LAYOUTS[ndim][0]
-        known = " and ".join(map(repr, LAYOUTS[ndim]))
-        assert layout in LAYOUTS[ndim], f"Only supports {known} layout for now, got {layout!r}"
-        kernel = each_axis(self.kernel_size, ndim)
-        assert len(kernel) == ndim and not isinstance(kernel, str), (
-            f"kernel_size must be a number or a list of {ndim} ints, got {kernel!r}"
-        )
+        layouts = LAYOUTS[ndim][:ndim]
+        layout = self.layout or layouts[0]
+        known = " and ".join(map(repr, layouts))
+        assert layout in layouts, f"Only supports {known} layout for now, got {layout!r}"
+        kernel = window_size("kernel_size", self.kernel_size, ndim)
         windows = {"stride": self.strides, "dilate": self.dilation, "pad": self.padding}
         sizes = {name: each_axis(value, ndim) for name, value in windows.items()}
         for name, size in sizes.items():
@@ -89,17 +112,6 @@ class _Conv(Affine):
 
     def _alias(self) -> str:
         return "conv"
-
-    def infer_shape(self, x: Any) -> None:
-        """Set the number of input channels from `x`; MXNetError unless the axes of `x` fit the
-        layout."""
-        if len(x.shape) != self.ndim + 2:
-            raise MXNetError(
-                f"{type(self).__name__}: needs data of {self.ndim + 2} axes "
-                f"({LAYOUTS[self.ndim][0]}), got {x.shape}"
-            )
-        self.in_channels = x.shape[1]
-        self.weight.shape = self._weight_shape(x.shape[1])
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         y = getattr(F, self._op_name)(x, weight, bias, name="fwd", **self._kwargs)
@@ -149,13 +161,8 @@ class _ConvTranspose(_Conv):
 
     _op_name = "Deconvolution"
 
-    _places = {
-        "channels": -5,
-        "kernel_size": -4,
-        "strides": -3,
-        "padding": -2,
-        "output_padding": -1,
-    }
+    _places = {"channels": -2, "kernel_size": -2, "strides": -2, "padding": -2,
+               "output_padding": -1}  # fmt: skip
 
     output_padding: Size = 0
 
@@ -190,3 +197,169 @@ class Conv3DTranspose(_ConvTranspose):
     """(N, C, D, H, W) -> (N, channels, OD, OH, OW); weight (C, channels / groups, *kernel_size)."""
 
     ndim = 3
+
+
+# -- pooling ------------------------------------------------------------------------------------
+
+
+class _Pooling(Layer):
+    """Base class: one op, no parameters."""
+
+    ndim: ClassVar[int]
+    pool_type: ClassVar[str]
+    global_pool: ClassVar[bool] = False
+    pool_size: Size
+    strides: Size | None
+    padding: Size
+    layout: str | None
+    ceil_mode: bool
+    count_include_pad: bool
+
+    def _build(self) -> None:
+        ndim = self.ndim
+        layout = self.layout or LAYOUTS[ndim][0]
+        known = " and ".join(LAYOUTS[ndim])
+        assert layout in LAYOUTS[ndim], (
+            f"Only {known} layouts are valid for {ndim}D Pooling, got {layout!r}"
+        )
+        kernel = window_size("pool_size", self.pool_size, ndim)
+        self._kwargs: dict[str, Any] = {
+            "kernel": kernel,
+            "stride": kernel if self.strides is None else each_axis(self.strides, ndim),
+            "pad": each_axis(self.padding, ndim),
+            "global_pool": self.global_pool,
+            "pool_type": self.pool_type,
+            "layout": layout,
+            "pooling_convention": "full" if self.ceil_mode else "valid",
+        }
+        if self.pool_type == "avg" and not self.global_pool:
+            self._kwargs["count_include_pad"] = self.count_include_pad
+
+    def _alias(self) -> str:
+        return "pool"
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        first, last = LAYOUTS[self.ndim]
+        if self._kwargs["layout"] == first:
+            return F.Pooling(x, name="fwd", **self._kwargs)
+        y = F.transpose(x, axes=[last.index(axis) for axis in first])
+        y = F.Pooling(y, name="fwd", **{**self._kwargs, "layout": first})
+        return F.transpose(y, axes=[first.index(axis) for axis in last])
+
+    def __repr__(self) -> str:
+        how = self._kwargs
+        return (
+            f"{type(self).__name__}(size={how['kernel']}, stride={how['stride']}, "
+            f"padding={how['pad']}, ceil_mode={how['pooling_convention'] == 'full'}, "
+            f"global_pool={how['global_pool']}, pool_type={how['pool_type']}, "
+            f"layout={how['layout']})"
+        )
+
+
+class _Window(_Pooling):
+    """Base class of the layers whose window moves over the image."""
+
+    pool_size: Size = 2
+    strides: Size | None = None
+    padding: Size = 0
+    layout: str | None = None
+    ceil_mode: bool = False
+
+
+class MaxPool1D(_Window):
+    """The maximum of each window: (N, C, W) -> (N, C, OW). Padding is ignored."""
+
+    ndim, pool_type = 1, "max"
+
+
+class MaxPool2D(MaxPool1D):
+    """The maximum of each window: (N, C, H, W) -> (N, C, OH, OW). Padding is ignored."""
+
+    ndim = 2
+
+
+#: The order of the arguments where MXNet has `layout` last.
+_LAYOUT_LAST = {"layout": 1, "count_include_pad": 2}
+
+
+class MaxPool3D(_Window):
+    """The maximum of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW). Padding is ignored."""
+
+    ndim, pool_type = 3, "max"
+    _places = _LAYOUT_LAST
+
+
+class AvgPool1D(_Window):
+    """The mean of each window: (N, C, W) -> (N, C, OW).
+
+    Padding counts as zeros; with count_include_pad=False padding does not count.
+    """
+
+    ndim, pool_type = 1, "avg"
+
+    count_include_pad: bool = True
+
+
+class AvgPool2D(AvgPool1D):
+    """The mean of each window: (N, C, H, W) -> (N, C, OH, OW).
+
+    Padding counts as zeros; with count_include_pad=False padding does not count.
+    """
+
+    ndim = 2
+    _places = _LAYOUT_LAST
+
+
+class AvgPool3D(AvgPool2D):
+    """The mean of each window: (N, C, D, H, W) -> (N, C, OD, OH, OW).
+
+    Padding counts as zeros; with count_include_pad=False padding does not count.
+    """
+
+    ndim = 3
+
+
+class _Global(_Pooling):
+    """The window is the whole image: every spatial axis becomes 1."""
+
+    pool_size, strides, padding, ceil_mode = 1, None, 0, True
+
+    global_pool = True
+
+    layout: str | None = None
+
+
+class GlobalMaxPool1D(_Global):
+    """The maximum of each channel: (N, C, W) -> (N, C, 1)."""
+
+    ndim, pool_type = 1, "max"
+
+
+class GlobalMaxPool2D(_Global):
+    """The maximum of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
+
+    ndim, pool_type = 2, "max"
+
+
+class GlobalMaxPool3D(_Global):
+    """The maximum of each channel: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
+
+    ndim, pool_type = 3, "max"
+
+
+class GlobalAvgPool1D(_Global):
+    """The mean of each channel: (N, C, W) -> (N, C, 1)."""
+
+    ndim, pool_type = 1, "avg"
+
+
+class GlobalAvgPool2D(_Global):
+    """The mean of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
+
+    ndim, pool_type = 2, "avg"
+
+
+class GlobalAvgPool3D(_Global):
+    """The mean of each channel: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
+
+    ndim, pool_type = 3, "avg"

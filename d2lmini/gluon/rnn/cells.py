@@ -19,15 +19,14 @@ MXNet can read exported files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from d2lmini import ndarray as nd
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, as_array, as_shaped, as_steps
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, Run, as_shaped
 from d2lmini.ops.core import Value, registry
 from d2lmini.ops.rnn import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
@@ -44,6 +43,10 @@ def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
     return activation(x)
 
 
+#: The parameters of a cell, in the order of creation.
+_KINDS = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
+
+
 class GatedCell(Layer, HybridRecurrentCell):
     """Base class of the three cells: parameters, products, states of shape (N, hidden_size).
 
@@ -53,6 +56,7 @@ class GatedCell(Layer, HybridRecurrentCell):
 
     n_gates = 1
     n_states = 1
+    _kind: ClassVar[str]
     i2h_weight: Parameter
     _passes_on = "prefix", "params"
 
@@ -65,77 +69,66 @@ class GatedCell(Layer, HybridRecurrentCell):
 
     def _build(self) -> None:
         rows = self.n_gates * self.hidden_size
-        for name, inner in (
-            ("i2h_weight", (self.input_size,)), ("h2h_weight", (self.hidden_size,)),
-            ("i2h_bias", ()), ("h2h_bias", ()),
-        ):  # fmt: skip
+        inners = (self.input_size,), (self.hidden_size,), (), ()
+        for name, inner in zip(_KINDS, inners):
             how = {"init": getattr(self, f"{name}_initializer"), "allow_deferred_init": True}
             setattr(self, name, self.params.get(name, shape=(rows, *inner), **how))
+
+    def _alias(self) -> str:
+        return self._kind
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         shape = (batch_size, self.hidden_size)
         return [{"shape": shape, "__layout__": "NC"} for _ in range(self.n_states)]
 
-    def infer_shape(self, inputs: Any, states: Any) -> None:
-        self.i2h_weight.shape = (self.n_gates * self.hidden_size, prod(inputs.shape[1:]))
-
     @property
     def _mode(self) -> str | None:
         """The cell's mode in the op `_rnn_layer`; None if the op lacks the activations."""
-        return None
+        return self._kind
 
     #: The next states from the products, with plain ops of F: (F, i2h, h2h, states) -> states.
     _gates: Callable[..., list[Any]]
 
     def hybrid_forward(self, F: Any, x: Any, states: Any, **params: Any) -> Any:
-        mode = self._mode
         view = x if F is nd else as_shaped(x)
-        if mode is not None and view is not None and len(view.shape) == 2:
-            return self._at_once(x, states, params, mode)
+        if self._mode is not None and view is not None and len(view.shape) == 2:
+            return self._at_once(x, states, params)
         i2h, h2h = self._products(F, x, states[0], **params)
         states = self._gates(F, i2h, h2h, states)
         return states[0], states
 
-    def _at_once(
-        self, x: Any, states: Any, params: dict[str, Any], mode: str
-    ) -> tuple[Any, list[Any]]:
+    def _at_once(self, x: Any, states: Any, params: dict[str, Any]) -> tuple[Any, list[Any]]:
         """Compute one step (N, C), or all steps of (T, N, C), as one op. Returns the outputs and
         the states after the last step; the first state is the output itself."""
-        result = rnn_layer(
-            x, params["i2h_weight"], params["h2h_weight"], params["i2h_bias"], params["h2h_bias"],
-            *states, mode=mode,
-        )  # fmt: skip
+        weights = [params[name] for name in _KINDS]
+        result = rnn_layer(x, *weights, *states, mode=self._mode)
         y, *others = result if self.n_states > 1 else (result,)
         return y, [y, *others]
 
-    def _unroll(
-        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
-        valid_length: Any,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
+    def _unroll(self, run: Run) -> tuple[Any, list[Any]]:
+        length, layout, valid_length = run.length, run.layout, run.valid_length
         # Of the cell states (LSTM) the op returns only the last, not the last valid one per
         # sequence.
         cut_short = valid_length is not None and self.n_states > 1
-        if cut_short or not self._can_be_one_op(inputs):
-            return super()._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        if cut_short or not self._can_be_one_op(run.inputs):
+            return super()._unroll(run)
         self._counter = length - 1
-        states = self._states_for(inputs, layout, begin_state)
-        x = as_array(inputs, length, layout)
+        states, x = self._states_for(run), run.as_array(run.inputs)
         if layout == "NTC":
             x = x.swapaxes(0, 1)
-        mode = self._mode
-        assert mode is not None
-        y, (_, *others) = self._at_once(x, states, self._values(x, states), mode)
+        y, (_, *others) = self._at_once(x, states, self._values(x, states))
+        merge = run.merge
         if valid_length is not None:
             used = {"use_sequence_length": True, "axis": 0}
             last = SequenceLast(y, valid_length, **used)
             y = SequenceMask(y, valid_length, **used)
-            merge_outputs = merge_outputs is not False
-        elif merge_outputs:
+            merge = merge is not False
+        elif merge:
             last = y.slice_axis(axis=0, begin=length - 1, end=length)
             last = registry["reshape"](last, shape=(-3, -2))
-        if merge_outputs:
+        if merge:
             return y if layout == "TNC" else y.swapaxes(0, 1), [last, *others]
-        outputs = as_steps(y, length, "TNC")
+        outputs = run._replace(layout="TNC").as_steps(y)
         return outputs, [outputs[-1] if valid_length is None else last, *others]
 
     def _can_be_one_op(self, inputs: Any) -> bool:
@@ -186,15 +179,13 @@ class RNNCell(GatedCell):
     function.
     """
 
+    _kind = "rnn"
     _places = {"hidden_size": -2, "activation": -1}
 
     activation: Any = "tanh"
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {self.activation})"
-
-    def _alias(self) -> str:
-        return "rnn"
 
     @property
     def _mode(self) -> str | None:
@@ -214,16 +205,12 @@ class LSTMCell(GatedCell):
     tanh, recurrent_activation replaces the sigmoid.
     """
 
-    n_gates = 4
-    n_states = 2
+    _kind, n_gates, n_states = "lstm", 4, 2
 
     _places = {"activation": 1, "recurrent_activation": 1}
 
     activation: Any = "tanh"
     recurrent_activation: Any = "sigmoid"
-
-    def _alias(self) -> str:
-        return "lstm"
 
     @property
     def _mode(self) -> str | None:
@@ -238,11 +225,9 @@ class LSTMCell(GatedCell):
         f = activate(F, a[1], gate, name=name + "f")
         g = activate(F, a[2], act, name=name + "c")
         o = activate(F, a[3], gate, name=name + "o")
-        c = F.elemwise_add(
-            F.elemwise_mul(f, states[1], name=name + "mul0"),
-            F.elemwise_mul(i, g, name=name + "mul1"),
-            name=name + "state",
-        )
+        kept = F.elemwise_mul(f, states[1], name=name + "mul0")
+        added = F.elemwise_mul(i, g, name=name + "mul1")
+        c = F.elemwise_add(kept, added, name=name + "state")
         tanh_c = activate(F, c, act, name=name + "activation0")
         return [F.elemwise_mul(o, tanh_c, name=name + "out"), c]
 
@@ -253,29 +238,20 @@ class GRUCell(GatedCell):
     The reset gate is applied after the product with the state: n = tanh(a_n + r (U_n h + d_n)).
     """
 
-    n_gates = 3
-
-    def _alias(self) -> str:
-        return "gru"
-
-    @property
-    def _mode(self) -> str | None:
-        return "gru"
+    _kind, n_gates = "gru", 3
 
     def _gates(self, F: Any, i2h: Any, h2h: Any, states: Any) -> list[Any]:
         name = self._step()
         a = F.SliceChannel(i2h, num_outputs=3, name=name + "i2h_slice")
         c = F.SliceChannel(h2h, num_outputs=3, name=name + "h2h_slice")
-        r = F.Activation(
-            F.elemwise_add(a[0], c[0], name=name + "plus0"), act_type="sigmoid", name=name + "r_act"
-        )
-        z = F.Activation(
-            F.elemwise_add(a[1], c[1], name=name + "plus1"), act_type="sigmoid", name=name + "z_act"
-        )
-        share = F.elemwise_mul(r, c[2], name=name + "mul0")
-        n = F.Activation(
-            F.elemwise_add(a[2], share, name=name + "plus2"), act_type="tanh", name=name + "h_act"
-        )
+
+        def gate(k: int, x: Any, y: Any, act_type: str, what: str) -> Any:
+            both = F.elemwise_add(x, y, name=f"{name}plus{k}")
+            return F.Activation(both, act_type=act_type, name=name + what)
+
+        r = gate(0, a[0], c[0], "sigmoid", "r_act")
+        z = gate(1, a[1], c[1], "sigmoid", "z_act")
+        n = gate(2, a[2], F.elemwise_mul(r, c[2], name=name + "mul0"), "tanh", "h_act")
         ones = F.ones_like(z, name=name + "ones_like0")
         rest = F.elemwise_sub(ones, z, name=name + "minus0")
         new = F.elemwise_mul(rest, n, name=name + "mul1")

@@ -28,18 +28,12 @@ from itertools import islice
 from numbers import Number
 from typing import Any
 
+from d2lmini import ndarray as nd
+from d2lmini import symbol
+from d2lmini.base.families import REQUIRED
 from d2lmini.base.scopes import swapping
-from d2lmini.gluon.rnn.recurrent import (
-    HybridRecurrentCell,
-    RecurrentCell,
-    as_array,
-    as_shaped,
-    as_steps,
-    backwards,
-    mask_sequence,
-    namespace_of,
-    reverse,
-)
+from d2lmini.gluon.hybrid_block import Layer
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, Run, as_shaped
 from d2lmini.ops.core import Value, registry
 
 
@@ -81,18 +75,15 @@ class _Stack(_Composite):
             next_states += mine
         return inputs, next_states
 
-    def _unroll(
-        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
-        valid_length: Any,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
+    def _unroll(self, run: Run) -> tuple[Any, list[Any]]:
         """Run each cell over all steps before the next cell."""
-        states = self._states_for(inputs, layout, begin_state)  # type: ignore[attr-defined]
-        next_states: list[Any] = []
+        states = self._states_for(run)  # type: ignore[attr-defined]
+        inputs, next_states = run.inputs, []
         # Between the cells the sequence keeps its form, an array or a list.
         between = True if isinstance(inputs, Value) and as_shaped(inputs) is not None else None
         for cell, mine in self._with_states(states):
-            merges = merge_outputs if cell is self[-1] else between
-            inputs, mine = cell.unroll(length, inputs, mine, layout, merges, valid_length)
+            merge = run.merge if cell is self[-1] else between
+            inputs, mine = cell.unroll(*run._replace(inputs=inputs, begin_state=mine, merge=merge))
             next_states += mine
         return inputs, next_states
 
@@ -147,47 +138,43 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
     def _merges(self, whole: bool, cut_short: bool) -> bool:
         return bool(self._cells()[0]._merges(False, cut_short))
 
-    def _unroll(
-        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
-        valid_length: Any,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
-        states = self._states_for(inputs, layout, begin_state)
-        (forth, first), (back, last) = self._with_states(states)
-        turn = reverse if merge_outputs else backwards
-        x: Any = (as_array if merge_outputs else as_steps)(inputs, length, layout)
-        if merge_outputs and layout == "NTC":
+    def _unroll(self, run: Run) -> tuple[Any, list[Any]]:
+        (forth, first), (back, last) = self._with_states(self._states_for(run))
+        merge, x = bool(run.merge), run.formed(run.inputs)
+        if merge and run.layout == "NTC":
             x = x.swapaxes(0, 1)
-        how = "TNC", bool(merge_outputs), valid_length
-        left, left_states = forth.unroll(length, x, first, *how)
-        right, right_states = back.unroll(length, turn(x, valid_length), last, *how)
-        right = turn(right, valid_length)
-        join = namespace_of(left if merge_outputs else left[0]).concat
+        inner = run._replace(layout="TNC", merge=merge)
+        left, left_states = forth.unroll(*inner._replace(inputs=x, begin_state=first))
+        x = inner.reversed(x)
+        right, right_states = back.unroll(*inner._replace(inputs=x, begin_state=last))
+        right = inner.reversed(right)
+        join = (nd if isinstance(left if merge else left[0], nd.NDArray) else symbol).concat
         states = left_states + right_states
-        if not merge_outputs:
+        if not merge:
             pairs, name = enumerate(zip(left, right, strict=True)), f"{self._output_prefix}t"
             return [join(*pair, dim=1, name=f"{name}{t}") for t, pair in pairs], states
         y = join(left, right, dim=2, name=f"{self._output_prefix}out")
-        return y if layout == "TNC" else y.swapaxes(0, 1), states
+        return y if run.layout == "TNC" else y.swapaxes(0, 1), states
 
     def __repr__(self) -> str:
         forth, back = self._cells()
         return f"{type(self).__name__}(forward={forth!r}, backward={back!r})"
 
 
-class DropoutCell(HybridRecurrentCell):
+class DropoutCell(Layer, HybridRecurrentCell):
     """`Dropout` of the input as a cell without states, for use in a stack of cells.
 
     `unroll` applies dropout to all steps at once if they come as one array, otherwise step by step.
     Steps beyond a valid length are not masked.
     """
 
-    def __init__(
-        self, rate: float, axes: tuple[int, ...] = (), prefix: str | None = None, params: Any = None
-    ):
-        super().__init__(prefix, params)
-        assert isinstance(rate, Number), "rate must be a number"
-        self._rate = rate
-        self._axes = axes
+    _passes_on = "prefix", "params"
+
+    rate: float = REQUIRED
+    axes: tuple[int, ...] = ()
+
+    def _build(self) -> None:
+        assert isinstance(self.rate, Number), "rate must be a number"
 
     def _alias(self) -> str:
         return "dropout"
@@ -196,24 +183,21 @@ class DropoutCell(HybridRecurrentCell):
         return []
 
     def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
-        if self._rate > 0:
+        if self.rate > 0:
             name = f"t{self._counter}_fwd"
-            x = F.Dropout(x, p=self._rate, axes=self._axes, name=name)
+            x = F.Dropout(x, p=self.rate, axes=self.axes, name=name)
         return x, states
 
     def _merges(self, whole: bool, cut_short: bool) -> bool:
         return whole
 
-    def _unroll(
-        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
-        valid_length: Any,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
-        if merge_outputs:
-            return self(as_array(inputs, length, layout), begin_state or [])  # type: ignore[no-any-return]
-        return super()._unroll(length, inputs, begin_state, layout, merge_outputs, None)
+    def _unroll(self, run: Run) -> tuple[Any, list[Any]]:
+        if run.merge:
+            return self(run.as_array(run.inputs), run.begin_state or [])  # type: ignore[no-any-return]
+        return super()._unroll(run._replace(valid_length=None))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
+        return f"{type(self).__name__}(rate={self.rate}, axes={self.axes})"
 
 
 class ModifierCell(HybridRecurrentCell):
@@ -319,19 +303,13 @@ class ResidualCell(ModifierCell):
     def _merges(self, whole: bool, cut_short: bool) -> bool:
         return bool(self.base_cell._merges(whole, cut_short))
 
-    def _unroll(
-        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
-        valid_length: Any,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
+    def _unroll(self, run: Run) -> tuple[Any, list[Any]]:
         """Unroll the inner cell (also a BidirectionalCell), then add the inputs."""
         with self._inner_callable():
-            outputs, states = self.base_cell.unroll(
-                length, inputs, begin_state, layout, merge_outputs, valid_length
-            )
-        add = registry["elemwise_add"]
-        if valid_length is not None:
-            inputs = mask_sequence(inputs, length, layout, valid_length)
+            outputs, states = self.base_cell.unroll(*run)
+        add, inputs = registry["elemwise_add"], run.inputs
+        if run.valid_length is not None:
+            inputs = run.masked(inputs)
         if isinstance(outputs, Value):
-            return add(outputs, as_array(inputs, length, layout)), states
-        steps = as_steps(inputs, length, layout)
-        return [add(y, x) for y, x in zip(outputs, steps, strict=True)], states
+            return add(outputs, run.as_array(inputs)), states
+        return [add(y, x) for y, x in zip(outputs, run.as_steps(inputs), strict=True)], states

@@ -45,8 +45,7 @@ class RecurrentLayer(Layer):
     (G, H), dk_i2h_bias and dk_h2h_bias (G,), with G = H times 1, 4 or 3.
     """
 
-    n_gates = 1
-    n_states = 1
+    n_gates, n_states = 1, 1
     _mode: str
     _places: ClassVar[dict[str, int]] = _LEFT_OUT
 
@@ -81,6 +80,9 @@ class RecurrentLayer(Layer):
             name, init = f"{direction}{k}_{kind}", getattr(self, f"{kind}_initializer")
             how = {"init": init, "allow_deferred_init": True, "dtype": self.dtype}
             setattr(self, name, self.params.get(name, shape=(rows, *self._inner(k, kind)), **how))
+
+    def _alias(self) -> str:
+        return self._mode.partition("_")[0]
 
     def _names(self) -> Iterator[tuple[int, str, str]]:
         """(layer, direction, parameter) in the order of creation."""
@@ -191,14 +193,14 @@ class RNN(RecurrentLayer):
 
     activation: str = "relu"
 
+    @property
+    def _mode(self) -> str:  # type: ignore[override]
+        return f"rnn_{self.activation}"
+
     def _build(self) -> None:
         if self.activation not in ("relu", "tanh"):
-            raise KeyError(f"rnn_{self.activation}: activation must be 'relu' or 'tanh'")
-        self._mode = f"rnn_{self.activation}"
+            raise KeyError(f"{self._mode}: activation must be 'relu' or 'tanh'")
         super()._build()
-
-    def _alias(self) -> str:
-        return "rnn"
 
 
 class LSTM(RecurrentLayer):
@@ -208,9 +210,7 @@ class LSTM(RecurrentLayer):
     projection_size and bounds of the cell state (state_clip_min and the others) are refused.
     """
 
-    n_gates = 4
-    n_states = 2
-    _mode = "lstm"
+    n_gates, n_states, _mode = 4, 2, "lstm"
     _places = {"projection_size": 1, "h2r_weight_initializer": 2, "state_clip_min": 3,
                "state_clip_max": 4, "state_clip_nan": 4, "dtype": 5,
                "use_sequence_length": 6}  # fmt: skip
@@ -219,9 +219,6 @@ class LSTM(RecurrentLayer):
     state_clip_max: float | None = None
     state_clip_nan: bool = False
 
-    def _alias(self) -> str:
-        return "lstm"
-
 
 class GRU(RecurrentLayer):
     """Gated recurrent units over sequences.
@@ -229,8 +226,4 @@ class GRU(RecurrentLayer):
     Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
     """
 
-    n_gates = 3
-    _mode = "gru"
-
-    def _alias(self) -> str:
-        return "gru"
+    n_gates, _mode = 3, "gru"

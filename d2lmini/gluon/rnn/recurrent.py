@@ -14,21 +14,14 @@ list of next states. `state_info` describes the states. A user-defined cell defi
 >>> len(outputs), outputs[0].shape
 (3, (2, 4))
 
-A sequence is one array with a time axis, or a list of steps. The functions for sequences use ops on
-values, so they work for arrays and Symbols.
-
->>> x = nd.arange(12).reshape((2, 3, 2))                # layout NTC: N=2, T=3, C=2
->>> steps = as_steps(x, 3, "NTC")
->>> len(steps), steps[0].shape
-(3, (2, 2))
->>> as_array(steps, 3, "NTC").shape
-(2, 3, 2)
+A sequence is one array with a time axis, or a list of steps. `Run` makes the one of the other, by
+ops on values, so for arrays and Symbols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2lmini import ndarray as nd
 from d2lmini import symbol
@@ -41,69 +34,70 @@ from d2lmini.ops.join import split, stack
 from d2lmini.ops.sequence import SequenceLast, SequenceMask, SequenceReverse
 
 
-def axis_of(letter: str, layout: str) -> int:
-    """The position of 'T' or 'N' in a layout; ValueError unless the layout is 'NTC' or 'TNC'."""
-    if sorted(layout) != sorted("TNC") or layout[2] != "C":
-        raise ValueError(f"layout {layout!r}: expected 'NTC' or 'TNC'")
-    return layout.find(letter)
+class Run(NamedTuple):
+    """The arguments of `unroll`, and what they say about sequences: the inputs, and the outputs.
 
+    >>> run = Run(3, nd.zeros((2, 3, 4)), layout="NTC")
+    >>> steps = run.as_steps(run.inputs)
+    >>> len(steps), steps[0].shape, run.as_array(steps).shape
+    (3, (2, 4), (2, 3, 4))
+    """
 
-def check_length(sequence: Any, length: int | None, layout: str) -> None:
-    """AssertionError unless `sequence` has `length` steps. Skips Symbols (shape unknown)."""
-    if isinstance(sequence, Value):
-        shape = getattr(sequence, "shape", None)
-        found = None if shape is None else shape[axis_of("T", layout)]
-    else:
-        found = len(sequence)
-    if length is not None and found is not None:
-        assert found == length, f"unroll: length={length}, the inputs have {found} steps"
+    length: int
+    inputs: Any
+    begin_state: Any = None
+    layout: str = "TNC"
+    merge: Any = False
+    valid_length: Any = None
 
+    def axis(self, letter: str) -> int:
+        """The position of 'T' or 'N'; ValueError unless the layout is 'NTC' or 'TNC'."""
+        if self.layout not in ("NTC", "TNC"):
+            raise ValueError(f"layout {self.layout!r}: expected 'NTC' or 'TNC'")
+        return self.layout.find(letter)
 
-def as_steps(sequence: Any, length: int, layout: str) -> list[Any]:
-    """The sequence as a list with one array (N, C...) per step."""
-    axis = axis_of("T", layout)
-    check_length(sequence, length, layout)
-    if not isinstance(sequence, Value):
-        return list(sequence)
-    parts = split(sequence, num_outputs=length, axis=axis, squeeze_axis=True)
-    return list(parts) if length > 1 else [parts]
+    def _time_axis(self, x: Any) -> int:
+        """AssertionError unless `x` has `length` steps. (Symbols' shapes are unknown.)"""
+        axis, found = self.axis("T"), self.length
+        if not isinstance(x, Value):
+            found = len(x)
+        elif hasattr(x, "shape"):
+            found = x.shape[axis]
+        assert found == self.length, f"unroll: length={self.length}, the inputs have {found} steps"
+        return axis
 
+    def as_steps(self, x: Any) -> list[Any]:
+        """The sequence as a list with one array (N, C...) per step."""
+        axis = self._time_axis(x)
+        if not isinstance(x, Value):
+            return list(x)
+        parts = split(x, num_outputs=self.length, axis=axis, squeeze_axis=True)
+        return list(parts) if self.length > 1 else [parts]
 
-def as_array(sequence: Any, length: int, layout: str) -> Any:
-    """The sequence as one array with the time axis of `layout`."""
-    axis = axis_of("T", layout)
-    check_length(sequence, length, layout)
-    return sequence if isinstance(sequence, Value) else stack(*sequence, axis=axis)
+    def as_array(self, x: Any) -> Any:
+        """The sequence as one array."""
+        axis = self._time_axis(x)
+        return x if isinstance(x, Value) else stack(*x, axis=axis)
 
+    def formed(self, x: Any) -> Any:
+        """One array if `merge` is True, a list of steps if False, `x` itself if None."""
+        if self.merge is None:
+            return x
+        return self.as_array(x) if self.merge else self.as_steps(x)
 
-def format_sequence(sequence: Any, length: int, layout: str, merge: bool | None) -> Any:
-    """One array if `merge` is True, a list of steps if False, `sequence` itself if None."""
-    if merge is None:
-        return sequence
-    return (as_array if merge else as_steps)(sequence, length, layout)
+    def masked(self, x: Any) -> Any:
+        """One array, with zeros in all steps at or after each sequence's valid length."""
+        how = {"use_sequence_length": True, "axis": self.axis("T")}
+        return SequenceMask(self.as_array(x), self.valid_length, **how)
 
-
-def mask_sequence(sequence: Any, length: int, layout: str, valid_length: Any) -> Any:
-    """One array, with zeros in all steps at or after each sequence's valid length."""
-    return SequenceMask(
-        as_array(sequence, length, layout),
-        valid_length,
-        use_sequence_length=True,
-        axis=axis_of("T", layout),
-    )
-
-
-def reverse(x: Any, valid_length: Any = None) -> Any:
-    """Reverse (T, N, C) in time; with valid_length, reverse the valid steps of each sequence and
-    leave the other steps in place."""
-    return SequenceReverse(x, valid_length, use_sequence_length=valid_length is not None)
-
-
-def backwards(steps: list[Any], valid_length: Any = None) -> list[Any]:
-    """`reverse` for a list of steps."""
-    if valid_length is None:
-        return steps[::-1]
-    return as_steps(reverse(stack(*steps, axis=0), valid_length), len(steps), "TNC")
+    def reversed(self, x: Any) -> Any:
+        """The sequence, of layout TNC, in the other direction of time. With valid_length the steps
+        beyond it stay in place."""
+        given = self.valid_length is not None
+        if not given and not self.merge:
+            return x[::-1]
+        y = SequenceReverse(self.as_array(x), self.valid_length, use_sequence_length=given)
+        return self.formed(y)
 
 
 class RecurrentCell(Block):
@@ -155,17 +149,13 @@ class RecurrentCell(Block):
             states.append(as_default(func(name=name, **{**info, **kwargs})))
         return states
 
-    def _states_for(self, inputs: Any, layout: str, states: list[Any] | None) -> list[Any]:
-        """`states`, or first states for the batch size and context of `inputs`."""
-        if states is not None:
-            self._check_states(states)
-            return states
-        if isinstance(inputs, Value):
-            return first_states(self.begin_state, inputs, axis_of("N", layout))
-        return first_states(self.begin_state, inputs[0], 0)
-
-    def _check_states(self, states: Any) -> None:
-        n = len(self.state_info())
+    def _states_for(self, run: Run) -> list[Any]:
+        """The first states of the run: given, or made for the inputs' batch size and context."""
+        states, n = run.begin_state, len(self.state_info())
+        if states is None:
+            if isinstance(run.inputs, Value):
+                return first_states(self.begin_state, run.inputs, run.axis("N"))
+            return first_states(self.begin_state, run.inputs[0], 0)
         if not isinstance(states, (list, tuple)) or len(states) != n:
             given = f"{len(states)}" if isinstance(states, (list, tuple)) else repr(states)
             raise ValueError(
@@ -173,6 +163,7 @@ class RecurrentCell(Block):
                 f"array{'' if n == 1 else 's'}, as begin_state() makes it; got {given}. Pass later "
                 "arguments by name, as layout='TNC'"
             )
+        return states  # type: ignore[return-value]
 
     def unroll(
         self, length: int, inputs: Any, begin_state: list[Any] | None = None, layout: str = "NTC",
@@ -193,35 +184,28 @@ class RecurrentCell(Block):
         self.reset()
         if merge_outputs is None:
             merge_outputs = self._merges(isinstance(inputs, Value), valid_length is not None)
-        return self._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        return self._unroll(Run(length, inputs, begin_state, layout, merge_outputs, valid_length))
 
     def _merges(self, whole: bool, cut_short: bool) -> bool:
         """True if `unroll` gives one array when merge_outputs is None. whole: the inputs are one
         array; cut_short: valid_length is given."""
         return cut_short
 
-    def _unroll(
-        self, length: int, inputs: Any, begin_state: Any, layout: str, merge_outputs: Any,
-        valid_length: Any,
-    ) -> tuple[Any, list[Any]]:  # fmt: skip
+    def _unroll(self, run: Run) -> tuple[Any, list[Any]]:
         """Compute `unroll`; a cell with a faster method than single steps overrides this one."""
-        steps = as_steps(inputs, length, layout)
-        states = self._states_for(inputs, layout, begin_state)
+        states = self._states_for(run)
         outputs, history = [], []
-        for step in steps:
+        for step in run.as_steps(run.inputs):
             output, states = self(step, states)
             outputs.append(output)
-            if valid_length is not None:
-                history.append(states)
-        if valid_length is None:
-            return format_sequence(outputs, length, layout, merge_outputs), states
+            history.append(states)
+        if run.valid_length is None:
+            return run.formed(outputs), states
         states = [
-            SequenceLast(stack(*rows, axis=0), valid_length, use_sequence_length=True, axis=0)
+            SequenceLast(stack(*rows, axis=0), run.valid_length, use_sequence_length=True, axis=0)
             for rows in zip(*history, strict=True)
         ]
-        return format_sequence(
-            mask_sequence(outputs, length, layout, valid_length), length, layout, merge_outputs
-        ), states
+        return run.formed(run.masked(outputs)), states
 
     def forward(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         """Compute one step: inputs (N, C) -> (output, next states)."""
@@ -234,11 +218,6 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__}: a subclass must define hybrid_forward")
-
-
-def namespace_of(value: Any) -> Any:
-    """The module with functions for values of this kind: `nd` or `sym`."""
-    return nd if isinstance(value, nd.NDArray) else symbol
 
 
 def as_shaped(value: Any) -> Any:

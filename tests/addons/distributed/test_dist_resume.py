@@ -10,11 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import resume_job
 
-from d2lmini import gluon
 from d2lmini.distributed import launch as launching
 
 JOB = Path(resume_job.__file__)
@@ -38,10 +36,10 @@ def launched(n, *args):
 @pytest.mark.parametrize(
     ("n", "who", "nth"),
     [
-        (2, 1, 6),  # rank 1 within its third checkpoint: rank 0 has begun it, and waits
+        (2, 1, 3),  # rank 1 within its third checkpoint: rank 0 has begun it, and waits
         *(
             pytest.param(n, who, nth, marks=pytest.mark.stress)
-            for n, who, nth in [(2, 0, 2), (2, 0, 10), (2, 0, 20), (2, 1, 3), (4, 2, 5)]
+            for n, who, nth in [(2, 0, 2), (2, 0, 10), (2, 0, 20), (2, 1, 2), (4, 2, 2)]
         ),
     ],
 )
@@ -57,16 +55,3 @@ def test_a_job_goes_on_to_the_same_bits(n, who, nth, tmp_path):
     ]
     assert bits[0] == bits[1], told
     assert len(set(bits[0])) == n
-
-
-@pytest.mark.stress  # each part by itself is in test_sampler_shard.py, sums in test_dist.py
-@pytest.mark.parametrize("k", [2, 4])
-def test_k_processes_weigh_a_rest_as_one_has_it(k, tmp_path):
-    one = resume_job.train_weighed(
-        1, 0, lambda params: gluon.Trainer(params, "sgd", {"learning_rate": 0.1})
-    )
-    status, told = launched(k, "share", tmp_path)
-    assert status == 0, told
-    for r in range(k):
-        found = np.fromfile(tmp_path / f"{r}", "float32")
-        np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-6)

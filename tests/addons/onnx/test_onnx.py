@@ -17,7 +17,7 @@ from symbol_values import evaluate
 from d2lmini import d2l, init, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.gluon import nn
-from d2lmini.gluon.graphs import flatten
+from d2lmini.gluon.compiled import flatten
 from d2lmini.graph.ir import Node
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, Spec

@@ -1,8 +1,7 @@
 """Images: datasets and transforms.
 
-datasets    MNIST, FashionMNIST, CIFAR10, ImageFolderDataset
-transforms  Compose, Resize, ToTensor, Normalize, crops, flips, colours: as Blocks
-image_ops   the computations of transforms, as operations of the engine
+datasets    MNIST, FashionMNIST, ImageFolderDataset
+transforms  Compose, Resize, ToTensor, Normalize, crops, flips: as Blocks
 """
 
 from typing import NoReturn
@@ -12,11 +11,11 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data.vision import datasets, transforms
 from d2lmini.gluon.data.vision.datasets import (
-    CIFAR10, MNIST, FashionMNIST, ImageFolderDataset,
+    MNIST, FashionMNIST, ImageFolderDataset,
 )  # fmt: skip
 
 __all__ = [
-    "CIFAR10", "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
+    "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
 ]  # fmt: skip
 
 

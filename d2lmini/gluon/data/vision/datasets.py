@@ -1,4 +1,4 @@
-"""Image datasets: MNIST, FashionMNIST, CIFAR10, and folders of image files.
+"""Image datasets: MNIST, FashionMNIST, and folders of image files.
 
     train = FashionMNIST(root="data", train=True)
     X, y = train[0]                  # (28, 28, 1) uint8 NDArray, a NumPy int32
@@ -29,8 +29,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import shutil
-import tarfile
 import zlib
 from collections.abc import Callable, Sequence
 from math import prod
@@ -39,10 +37,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.base import FileError, MXNetError, callsite, environment
+from d2lmini.base import MXNetError, callsite, environment
 from d2lmini.base.util import is_np_array
 from d2lmini.context import cpu
-from d2lmini.device import files
 from d2lmini.gluon.data.dataset import Dataset, gather
 from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
@@ -63,17 +60,12 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     short, has extra bytes, or claims sizes that do not fit the file."""
     with open(path, "rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        most = os.path.getsize(path) * (MOST_PER_BYTE if zipped else 1)
-        file: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
-        try:
+    most = min(MOST_BYTES, os.path.getsize(path) * (MOST_PER_BYTE if zipped else 1))
+    try:
+        with (gzip.open if zipped else open)(path, "rb") as file:
             head = file.read(4)
-            if (
-                len(head) < 4
-                or head[:2] != b"\0\0"
-                or head[2] not in TYPES
-                or not 1 <= head[3] <= 4
-            ):
+            known = len(head) == 4 and head[:2] == b"\0\0" and head[2] in TYPES
+            if not known or not 1 <= head[3] <= 4:
                 raise MXNetError(
                     f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a "
                     f"type of {', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
@@ -82,22 +74,18 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
             shape = np.frombuffer(sizes[: len(sizes) // 4 * 4], ">u4").tolist()
             dtype = np.dtype(TYPES[head[2]])
             nbytes = prod(shape) * dtype.itemsize
-            if nbytes > min(most, MOST_BYTES):
+            if nbytes > most:
                 raise MXNetError(
                     f"{path}: the header claims {shape} of {dtype.name}, {nbytes} bytes, more than "
-                    f"the file can hold ({min(most, MOST_BYTES)})"
+                    f"the file can hold ({most})"
                 )
-            data = bytearray()
-            # One megabyte at a time: bytes missing from the file are not allocated.
-            while block := file.read(min(1 << 20, nbytes + 1 - len(data))):
-                data += block
-        except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-            raise MXNetError(f"{path}: the gzip file is damaged or cut short: {problem}") from None
+            data = file.read(nbytes + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise MXNetError(f"{path}: the gzip file is damaged or cut short: {problem}") from None
     if len(data) != nbytes or len(shape) != head[3]:
         what = "goes on after" if len(data) > nbytes else "is cut short of"
         raise MXNetError(f"{path}: the IDX file {what} the {nbytes} bytes of {shape}")
-    array = np.frombuffer(data, dtype).reshape(shape)
-    return array.astype(dtype.newbyteorder("="), copy=False)
+    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray, np.ndarray]:
@@ -115,21 +103,7 @@ def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray
     return images, labels
 
 
-def read_cifar(path: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: a label, then 1024 red, 1024 green,
-    1024 blue values."""
-    row = 1 + 3 * 32 * 32
-    nbytes = os.path.getsize(path)
-    if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
-        raise MXNetError(
-            f"{path}: not a CIFAR file: {nbytes} bytes are not a multiple of the row size {row}"
-        )
-    rows = np.fromfile(path, np.uint8).reshape(-1, row)
-    images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(images), rows[:, 0].astype(np.int32)
-
-
-__all__ = ["CIFAR10", "MNIST", "FashionMNIST", "ImageFolderDataset"]
+__all__ = ["MNIST", "FashionMNIST", "ImageFolderDataset"]
 
 #: File name -> SHA-1 of the published file.
 Files = dict[str, str]
@@ -139,9 +113,6 @@ FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
 #: Largest number of pixels per byte: one bit per pixel, with PNG's best compression.
 MOST_PIXELS_PER_BYTE = 8 * MOST_PER_BYTE
-
-#: No archive of these data sets has more members.
-MOST_MEMBERS = 1000
 
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
@@ -158,11 +129,9 @@ class _DownloadedDataset(Dataset):
     _test_files: ClassVar[Files]
 
     def __init__(
-        self,
-        root: str | None = None,
-        train: bool = True,
+        self, root: str | None = None, train: bool = True,
         transform: Callable[[Any, Any], Any] | None = None,
-    ):
+    ):  # fmt: skip
         home = environment.read("MXNET_HOME") or os.path.join("~", ".mxnet")
         self._root = os.path.expanduser(root or os.path.join(home, "datasets", self.name))
         self._files = self._train_files if train else self._test_files
@@ -257,70 +226,6 @@ class FashionMNIST(MNIST):
         "t10k-images-idx3-ubyte.gz": "626ed6a7c06dd17c0eec72fa3be1740f146a2863",
         "t10k-labels-idx1-ubyte.gz": "17f9ab60e7257a1620f4ad76bbbaf857c3920701",
     }
-
-
-class CIFAR10(_DownloadedDataset):
-    """Small colour photographs of ten classes (A. Krizhevsky, 2009): 50,000 and 10,000 images.
-
-    Elements: (image (32, 32, 3) uint8 NDArray, label as NumPy int32). Reads the .bin files in
-    `root`, or the archive there, which is downloaded if missing.
-    """
-
-    name = "cifar10"
-    _archive: ClassVar[tuple[str, str]] = (
-        "cifar-10-binary.tar.gz", "fab780a1e191a7eda0f345501ccd62d20f7ed891",
-    )  # fmt: skip
-    _train_files: ClassVar[Files] = {
-        "data_batch_1.bin": "aadd24acce27caa71bf4b10992e9e7b2d74c2540",
-        "data_batch_2.bin": "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795",
-        "data_batch_3.bin": "1dd00a74ab1d17a6e7d73e185b69dbf31242f295",
-        "data_batch_4.bin": "aab85764eb3584312d3c7f65fd2fd016e36a258e",
-        "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
-    }
-    _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
-
-    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        if any(self._find(name) is None for name in self._files):
-            extract(self._obtain(*self._archive), self._root, [*self._files])
-        parts = [read_cifar(self._obtain(name, sha1)) for name, sha1 in self._files.items()]
-        images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
-        return images, labels
-
-
-def extract(archive: str, folder: str, names: list[str]) -> None:
-    """Extract the files with these names, from anywhere in the archive, into `folder`.
-
-    Nothing else is extracted: no path, link or device of the archive. Raises MXNetError if the file
-    is no archive, has more than MOST_MEMBERS members, or if a name is missing, not a plain file, or
-    too large.
-    """
-    missing = set(names)
-    try:
-        # A header of 512 bytes compresses to almost nothing. The limits are on unpacked bytes, and
-        # on members, which take memory. A stream reads no more than there is.
-        most = min(MOST_BYTES, MOST_PER_BYTE * os.path.getsize(archive))
-        with tarfile.open(archive, "r|*") as tar:
-            for number, member in enumerate(tar):
-                if number >= MOST_MEMBERS:
-                    raise MXNetError(f"{archive}: more than {MOST_MEMBERS} members: not a data set")
-                name = os.path.basename(member.name)
-                if name not in missing or not member.isfile() or member.issparse():
-                    continue
-                if member.size > most:
-                    raise MXNetError(f"{archive}: {name} claims {member.size} bytes")
-                source = tar.extractfile(member)
-                assert source is not None
-                with (
-                    files.replace_atomically(os.path.join(folder, name)) as [part],
-                    open(part, "wb") as target,
-                ):
-                    shutil.copyfileobj(source, target, 1 << 20)
-                missing.discard(name)
-        for name in sorted(missing):
-            raise MXNetError(f"{archive}: there is no {name} in this archive")
-    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
-        kind = FileError if isinstance(problem, OSError) else MXNetError
-        raise kind(f"{archive}: the archive cannot be read: {problem}") from problem
 
 
 class ImageFolderDataset(Dataset):

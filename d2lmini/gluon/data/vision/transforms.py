@@ -13,83 +13,183 @@ an int for both sides, or (width, height): width first, as in MXNet.
 Deterministic transforms also take a batch of images of one size, (N, H, W, C), and transform each
 image; so the DataLoader can transform a batch in one operation. Random transforms take one image
 and draw from streams of `d2lmini.random`: the seed fixes the results for any number of workers.
+
+Each transform is an operation of the engine, which is checked at the call; the operations are not
+in `nd`. Formulas and ranges are those of MXNet 1.9's transforms.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from d2lmini.base import missing_attribute
+from d2lmini.base import MXNetError, missing_attribute
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
-from d2lmini.gluon.data.dataset import same_as_one_by_one
-from d2lmini.gluon.data.vision import image_ops as ops
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
-from d2lmini.gluon.nn.basic import Lambda
-from d2lmini.gluon.nn.sequential import Sequential
+from d2lmini.gluon.nn.basic import Lambda, Sequential
+from d2lmini.ops.core import Op, Spec
 
 __all__ = [
     "Compose", "ToTensor", "Normalize", "Resize", "CenterCrop", "RandomResizedCrop",
-    "RandomFlipLeftRight", "RandomFlipTopBottom", "RandomBrightness", "RandomContrast",
-    "RandomSaturation", "RandomHue", "RandomColorJitter",
+    "RandomFlipLeftRight", "RandomFlipTopBottom",
 ]  # fmt: skip
 
 
-def _takes_batches(kind: Any) -> Any:
-    """Mark a class whose Blocks transform each image of a batch (N, H, W, C)."""
-    kind._on_batches = lambda block: not (block._forward_hooks or block._forward_pre_hooks)
-    return kind
+def _image_op(infer: Callable[..., Spec], flops: float) -> Callable[[Callable], Op]:
+    """Make an op without a gradient that is not in the registry."""
+    return lambda compute: Op(compute, compute.__name__, infer=infer, flops=flops, grad=None)
 
 
-# -- joining them ----------------------------------------------------------------------------------
+def _sides(data: Any, batches: bool = True) -> tuple[int, int]:
+    """H and W of an image or a batch; MXNetError for other shapes."""
+    if len(data.shape) == 3 or (batches and len(data.shape) == 4):
+        return data.shape[-3:-1]  # type: ignore[no-any-return]
+    many = " or (N, height, width, channels)" if batches else ""
+    raise MXNetError(f"expected an image (height, width, channels){many}, got shape {data.shape}")
 
 
 class Compose(Sequential):
     """Applies transforms one after another; plain functions are allowed."""
 
+    _takes_batches = True
+
     def __init__(self, transforms: list[Callable[[Any], Any]]):
         super().__init__()
         self.add(*[t if isinstance(t, Block) else Lambda(t) for t in transforms])
 
-    def _activate(self, active: bool, flags: dict[str, Any]) -> None:
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize the transforms that are HybridBlocks, without a warning."""
-
-    def _on_batches(self) -> bool:
-        hooks = self._forward_hooks or self._forward_pre_hooks
-        return not hooks and all(map(same_as_one_by_one, self._children.values()))
+        Block.hybridize(self, active, **kwargs)
 
 
 # -- to layers -------------------------------------------------------------------------------------
 
 
-@_takes_batches
+def _infer_to_tensor(data: Spec) -> Spec:
+    H, W = _sides(data)
+    return Spec((*data.shape[:-3], data.shape[-1], H, W), "float32")
+
+
+@_image_op(_infer_to_tensor, flops=1)
+def to_tensor(xp, data):
+    """data / 255: (H, W, C) of any dtype -> (C, H, W) float32; (N, H, W, C) alike."""
+    data = data.transpose((2, 0, 1) if data.ndim == 3 else (0, 3, 1, 2))
+    return xp.true_divide(data, np.float32(255), out=xp.empty(data.shape, np.float32), dtype="f4")
+
+
 class ToTensor(HybridBlock):
     """(H, W, C) in 0 ... 255 -> (C, H, W) float32 in [0, 1]; (N, H, W, C) -> (N, C, H, W)."""
 
+    _takes_batches = True
+
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return ops.to_tensor(x)
+        return to_tensor(x)
 
 
-@_takes_batches
+def _infer_normalize(data: Spec, *, mean: tuple, std: tuple) -> Spec:
+    if len(data.shape) not in (3, 4):
+        raise MXNetError(
+            f"expected (channels, height, width), or (N, channels, height, width), got {data.shape}"
+        )
+    if data.dtype.kind != "f":
+        raise MXNetError(f"expected floating pixels, got {data.dtype}; call ToTensor before")
+    C = data.shape[-3]
+    for name, values in (("mean", mean), ("std", std)):
+        if len(values) not in (1, C):
+            raise MXNetError(f"{name} must have 1 or {C} elements for {C} channels, got {values}")
+    return data
+
+
+@_image_op(_infer_normalize, flops=2)
+def normalize(xp, data, *, mean, std):
+    """(data - mean) / std per channel; (C, H, W) or (N, C, H, W), floating dtype kept."""
+    y = data - xp.asarray(mean, data.dtype).reshape(-1, 1, 1)
+    y /= xp.asarray(std, data.dtype).reshape(-1, 1, 1)
+    return y
+
+
+@normalize.gradient()
+def _(g, *, mean, std):
+    return normalize(g, mean=(0.0,) * len(mean), std=std)
+
+
 class Normalize(Layer):
     """(x - mean) / std per channel, for (C, H, W) or (N, C, H, W); mean and std are one number for
     all channels or one per channel. MXNetError for integers (apply ToTensor first)."""
+
+    _takes_batches = True
 
     mean: Any = 0.0
     std: Any = 1.0
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return ops.normalize(x, mean=_numbers(self.mean), std=_numbers(self.std))
-
-
-def _numbers(value: Any) -> tuple[float, ...]:
-    return tuple(map(float, value)) if hasattr(value, "__len__") else (float(value),)
+        mean, std = (tuple(map(float, np.ravel(value))) for value in (self.mean, self.std))
+        return normalize(x, mean=mean, std=std)
 
 
 # -- sizes and places ------------------------------------------------------------------------------
+
+
+def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> Any:
+    """Resize (..., H, W, C) to (..., height, width, C) of the same dtype; integers are rounded.
+
+    Bilinear (interpolation 1) or the nearest pixel (0). Pixels are squares with centres at
+    half-integers, so output i samples the input at (i + 1/2) * n / m - 1/2; beyond the border the
+    last pixel repeats. Cost: about 4 operations for each element of the two passes.
+
+    >>> ramp = np.arange(4, dtype=np.float32).reshape(1, 4, 1)
+    >>> resize(np, ramp, 2, 1).ravel()
+    array([0.5, 2.5], dtype=float32)
+    """
+    H, W = x.shape[-3:-1]
+    if (height, width) == (H, W):
+        return x.copy()
+    y = x
+    if interpolation:
+        y = x.astype(np.promote_types(x.dtype, np.float32) if x.dtype.kind == "f" else np.float32)
+    for axis, n, m in ((-3, H, height), (-2, W, width)):
+        if interpolation == 0:
+            places = np.minimum(np.arange(m) * n // m, n - 1)
+            y = xp.take(y, xp.asarray(places), axis=axis)
+            continue
+        centre = (np.arange(m) + 0.5) * (n / m) - 0.5
+        first = np.floor(centre)
+        low, high = np.clip([first, first + 1], 0, n - 1).astype(np.int64)
+        share = (centre - first).astype(y.dtype).reshape(-1, *[1] * (-axis - 1))
+        start = xp.take(y, xp.asarray(low), axis=axis)
+        part = xp.take(y, xp.asarray(high), axis=axis) - start
+        part *= xp.asarray(share)
+        start += part  # a + (b - a) * share: exact where a equals b
+        y = start
+    return y.astype(x.dtype, copy=False) if x.dtype.kind == "f" else xp.rint(y).astype(x.dtype)
+
+
+def _infer_window(
+    data: Spec, *, size: tuple[int, int], interpolation: int, box: Any = None, **_: Any
+) -> Spec:
+    _sides(data, batches=box is not None)
+    if interpolation not in (0, 1):
+        raise MXNetError(f"interpolation is 0 (nearest) or 1 (bilinear), got {interpolation!r}")
+    return Spec((*data.shape[:-3], *size[::-1], data.shape[-1]), data.dtype)
+
+
+@_image_op(_infer_window, flops=8)
+def resized(xp, data, *, box, size, interpolation: int):
+    """The rectangle `box` = (x, y, width, height), resized to `size` = (width, height)."""
+    x, y, w, h = box
+    return resize(xp, data[..., y : y + h, x : x + w, :], *size, interpolation)
+
+
+def central_box(data: Any, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The centred rectangle of `size`; in a smaller image, the largest one of this aspect ratio."""
+    H, W = _sides(data)
+    shrunk = min(1.0, W / size[0], H / size[1])
+    w, h = (max(1, int(side * shrunk + 1e-9)) for side in size)
+    return (W - w) // 2, (H - h) // 2, w, h
 
 
 class _Sized(Layer):
@@ -107,12 +207,13 @@ class _Sized(Layer):
         self._pair = int(pair[0]), int(pair[1])
 
 
-@_takes_batches
 class Resize(_Sized):
     """Resizes images. interpolation: 0 nearest, 1 bilinear; MXNetError for others of MXNet's.
 
     keep_ratio: an int `size` sets the shorter side, and the other side keeps the aspect ratio.
     """
+
+    _takes_batches = True
 
     _places = {"size": -2, "keep_ratio": -1}
 
@@ -120,29 +221,43 @@ class Resize(_Sized):
 
     def forward(self, x: Any) -> Any:
         width, height = self._pair
-        if self.keep_ratio and not isinstance(self.size, (tuple, list)) and x.ndim >= 3:
-            H, W = x.shape[-3:-1]
+        H, W = _sides(x)
+        if self.keep_ratio and not isinstance(self.size, (tuple, list)):
             if W < H:
                 height = H * width // W
             else:
                 width = W * height // H
-        return ops.resized(x, width=width, height=height, interpolation=self.interpolation)
+        size = width, height
+        return resized(x, box=(0, 0, W, H), size=size, interpolation=self.interpolation)
 
 
-@_takes_batches
 class CenterCrop(_Sized):
     """The central part of this size. From a smaller image, the largest central part with this
     aspect ratio, enlarged."""
 
+    _takes_batches = True
+
     def forward(self, x: Any) -> Any:
-        ops.check_image(x)
-        H, W = x.shape[-3:-1]
-        w, h = ops.scale_down((W, H), self._pair)
-        part = ops.cropped(x, x=(W - w) // 2, y=(H - h) // 2, width=w, height=h)
-        if (w, h) == self._pair:
-            return part
-        width, height = self._pair
-        return ops.resized(part, width=width, height=height, interpolation=self.interpolation)
+        box = central_box(x, self._pair)
+        return resized(x, box=box, size=self._pair, interpolation=self.interpolation)
+
+
+@_image_op(_infer_window, flops=8)
+def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng):
+    """A random rectangle, resized to `size`: area as a share of the image's in `scale`, aspect
+    ratio (width / height) log-uniform in `ratio`, and random position. A rectangle that does not
+    fit is drawn again, up to ten times; then the op uses the largest centred part."""
+    random = rng.generator(0)
+    H, W = _sides(data)
+    box = central_box(data, size)
+    for _ in range(10):
+        area = random.uniform(*scale) * H * W
+        proportion = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        w, h = round(math.sqrt(area * proportion)), round(math.sqrt(area / proportion))
+        if 1 <= w <= W and 1 <= h <= H:
+            box = random.integers(0, W - w + 1), random.integers(0, H - h + 1), w, h
+            break
+    return resized.compute(xp, data, box=box, size=size, interpolation=interpolation)
 
 
 class RandomResizedCrop(_Sized):
@@ -167,10 +282,19 @@ class RandomResizedCrop(_Sized):
                 raise ValueError(f"{name}: expected (low, high) above 0, got {given!r}")
 
     def forward(self, x: Any) -> Any:
-        return ops.random_resized_crop(
-            x, size=self._pair, scale=tuple(self.scale), ratio=tuple(self.ratio),
-            interpolation=self.interpolation,
-        )  # fmt: skip
+        how = {"size": self._pair, "scale": tuple(self.scale), "ratio": tuple(self.ratio)}
+        return random_resized_crop(x, **how, interpolation=self.interpolation)
+
+
+def _infer_flip(data: Spec, *, axis: int) -> Spec:
+    _sides(data, batches=False)
+    return data
+
+
+@_image_op(_infer_flip, flops=0)
+def random_flip(xp, data, *, axis: int, rng):
+    """Mirrored along an axis (0: top to bottom, 1: left to right) with probability 1/2."""
+    return (xp.flip(data, axis) if rng.generator(0).random() < 0.5 else data).copy()
 
 
 class RandomFlipLeftRight(HybridBlock):
@@ -179,63 +303,13 @@ class RandomFlipLeftRight(HybridBlock):
     _axis = 1
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return ops.random_flip(x, axis=self._axis, p=0.5)
+        return random_flip(x, axis=self._axis)
 
 
 class RandomFlipTopBottom(RandomFlipLeftRight):
     """Mirrors top to bottom with probability 1/2."""
 
     _axis = 0
-
-
-# -- colours ---------------------------------------------------------------------------------------
-
-
-class _RandomColour(Layer):
-    """Changes colours, each by a factor uniform in [max(0, 1 - strength), 1 + strength]: 0.2 means
-    0.8 to 1.2. ValueError for a strength below 0."""
-
-    def _build(self) -> None:
-        strengths = {name: float(getattr(self, name)) for name in self._fields}
-        if min(strengths.values()) < 0:
-            raise ValueError(f"{type(self).__name__}: expected strengths >= 0, got {strengths}")
-        self._strengths = tuple((name, s) for name, s in strengths.items() if s)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        return ops.random_colour(x, strengths=self._strengths)
-
-
-class RandomBrightness(_RandomColour):
-    """Multiplies all pixels by a random factor."""
-
-    brightness: float = REQUIRED
-
-
-class RandomContrast(_RandomColour):
-    """Moves values away from, or towards, the image's mean brightness by a random factor."""
-
-    contrast: float = REQUIRED
-
-
-class RandomSaturation(_RandomColour):
-    """Moves each pixel away from, or towards, its grey by a random factor."""
-
-    saturation: float = REQUIRED
-
-
-class RandomHue(_RandomColour):
-    """Rotates hues by up to `hue` turns (0.5 reaches all hues)."""
-
-    hue: float = REQUIRED
-
-
-class RandomColorJitter(_RandomColour):
-    """Changes brightness, contrast, saturation and hue, in random order."""
-
-    brightness: float = 0
-    contrast: float = 0
-    saturation: float = 0
-    hue: float = 0
 
 
 def __getattr__(name: str) -> NoReturn:
