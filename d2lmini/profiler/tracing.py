@@ -121,8 +121,6 @@ class Trace(Recorder):
         self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
         self.prediction: Prediction | None = None
-        # Of operations in a loaded trace: Vars that they came to read after their push.
-        self._joined: dict[int, tuple[int, ...]] = {}
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
         self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
@@ -301,8 +299,7 @@ class Trace(Recorder):
         return self.operations[number - 1]
 
     def needs(self, number: int) -> tuple[int, ...]:
-        """The operations whose results operation `number` uses: earlier ones; for a rendezvous of
-        devices also later ones, since it waits for all parts."""
+        """The earlier operations whose results operation `number` uses."""
         return self.order[number - 1][0]
 
     def makes_room(self, number: int) -> tuple[int, ...]:
@@ -318,7 +315,7 @@ class Trace(Recorder):
     def order(self) -> list[Before]:
         """For every operation the ones it needs and the ones it makes room for."""
         if len(self._order) != len(self.operations):
-            self._order = order_of(self.operations, self._joined)
+            self._order = order_of(self.operations)
             self._ancestors.clear()
         return self._order
 
@@ -399,7 +396,7 @@ class Trace(Recorder):
         """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
         ends in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace
         without `recorded`. OSError if the system refuses."""
-        from d2lmini.profiler.chrome import save
+        from d2lmini.profiler.trace_file import save
 
         save(self, path)
 

@@ -1,7 +1,7 @@
 """Traces that were recorded once give the same answers, to the nanosecond.
 
 `traces` holds programs on every engine, with threads, devices, links, back-pressure, split and
-failed operations, a rendezvous, ranks of a job, and traces of PyTorch and JAX on a CPU;
+failed operations, and traces of PyTorch and JAX on a CPU;
 `answers.json` what they answer. After a change that is meant to alter an answer:
 
     python tests/profiler/test_stored_traces.py
@@ -75,7 +75,7 @@ def test_a_stored_trace_answers_as_before(name: str) -> None:
     assert json.loads(json.dumps(answers(load(FOLDER / f"{name}.json.gz")))) == expected
 
 
-@pytest.mark.parametrize("name", ["virtual-gpus-0", "many_threads-threaded", "rendezvous"])
+@pytest.mark.parametrize("name", ["virtual-gpus-0", "many_threads-threaded"])
 def test_a_stored_trace_is_saved_as_it_was_read(name: str, tmp_path: Path) -> None:
     trace = load(FOLDER / f"{name}.json.gz")
     trace.save(tmp_path / "t.json")
