@@ -12,7 +12,6 @@ import pytest
 
 from d2lmini import MXNetError, cpu, gpu
 from d2lmini.profiler import Operation, Trace, Wait
-from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.records import SplitRecord
 from d2lmini.profiler.replay import fit_link
 
@@ -155,7 +154,7 @@ def test_the_critical_path_goes_through_what_joined_a_rendezvous_later():
     assert trace.needs(1) == (2,)
     path = trace.critical_path()
     assert path.length_ns == 1110 and path.operations == [2, 1]
-    assert Obstacles(trace).between(trace[1], trace[2]) == "needs"
+    assert trace.events.between(trace[1], trace[2]) == "needs"
     assert "1 op cannot run beside 2 op" in str(trace.explain(1, 2))
 
 

@@ -14,9 +14,9 @@ from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.foreign.stack import Call, SourceLines
-from d2lmini.profiler.lint import HIDDEN
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
+from d2lmini.profiler.waits import HIDDEN
 
 _NO_SETS = "the file does not show what an operation reads and writes"
 
