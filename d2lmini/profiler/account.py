@@ -45,11 +45,11 @@ from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.cpu_time import Intervals, OffCpu
+from d2lmini.profiler.event_graph import computing_threads, work_and_chain
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
 from d2lmini.profiler.own_time import Between
 from d2lmini.profiler.records import Operation, Wait, begin_of
 from d2lmini.profiler.replay import Conditions, OwnTime, Prediction, Recording
-from d2lmini.profiler.schedule_bounds import computing_threads, work_and_chain
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace

@@ -40,9 +40,9 @@ from d2lmini.base import MXNetError
 from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import Context, cpu, gpu
 from d2lmini.engine.operation import RecordedCost
-from d2lmini.profiler.lint import HIDDEN
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
+from d2lmini.profiler.waits import HIDDEN
 
 _NO_SETS = "the file does not show what an operation reads and writes"
 

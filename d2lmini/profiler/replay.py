@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
-from d2lmini.profiler.event_graph import PAUSE
+from d2lmini.profiler.event_graph import PAUSE, recorded_threads
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
@@ -236,14 +236,6 @@ def replay(
 
 
 # -- arguments -------------------------------------------------------------------------------------
-
-
-def recorded_threads(trace: Trace) -> dict[str, int]:
-    """The number of worker threads of each place that occurs in the trace."""
-    return dict.fromkeys((operation.place for operation in trace.operations), 1) | {
-        "cpu": 1,
-        **trace.workers,
-    }
 
 
 def _threads(trace: Trace, workers: int | Mapping[str, int] | None) -> dict[str, int]:

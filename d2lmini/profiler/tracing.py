@@ -56,12 +56,8 @@ if TYPE_CHECKING:
     from d2lmini.context import Context
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
-    from d2lmini.profiler.critical_path import CriticalPath
-    from d2lmini.profiler.diff import Diff
-    from d2lmini.profiler.event_graph import EventGraph
-    from d2lmini.profiler.obstacles import Explanation
+    from d2lmini.profiler.event_graph import CriticalPath, EventGraph, Explanation, ScheduleBounds
     from d2lmini.profiler.replay import Prediction
-    from d2lmini.profiler.schedule_bounds import ScheduleBounds
     from d2lmini.profiler.summary import Summary
 
 #: The kind of the wait at the end of a trace, which does not belong to the program.
@@ -382,13 +378,13 @@ class Trace(Recorder):
     def bounds(self) -> ScheduleBounds:
         """How short the run could have been: work over workers, the longest chain, the links, and
         Graham's bound; prints as a sentence. ValueError if nothing ran."""
-        from d2lmini.profiler.schedule_bounds import bounds_of
+        from d2lmini.profiler.event_graph import bounds_of
 
         return bounds_of(self)
 
     def critical_path(self) -> CriticalPath:
         """The longest chain of operations, pushes and waits; prints as a table."""
-        from d2lmini.profiler.critical_path import CriticalPath
+        from d2lmini.profiler.event_graph import CriticalPath
 
         return CriticalPath(self)
 
@@ -428,16 +424,7 @@ class Trace(Recorder):
         """Why two operations, or those of these numbers, can never overlap: the chain of reads,
         writes and lines that forbids it in every legal schedule; prints as text. IndexError for an
         unknown number, ValueError if `a` is `b`."""
-        from d2lmini.profiler.obstacles import explain
-
-        return explain(self, a, b)
-
-    def diff(self, other: Trace) -> Diff:
-        """Differences in `other`, a run of the same program after a change: operations added or
-        removed, waits, times; prints as a table."""
-        from d2lmini.profiler.diff import Diff
-
-        return Diff(self, other)
+        return self.events.explain(a, b)
 
     def refuse(self, question: str) -> None:
         """MXNetError with the reason if the trace lacks what the question needs."""

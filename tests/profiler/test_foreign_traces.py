@@ -14,7 +14,6 @@ import pytest
 
 from d2lmini import MXNetError, gpu
 from d2lmini.profiler import Trace, load
-from d2lmini.profiler.obstacles import Obstacles
 
 DATA = Path(__file__).parents[2] / "chapters" / "traces"
 RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz", "jax.trace.json.gz")
@@ -128,7 +127,7 @@ def test_a_copy_on_the_stream_of_the_kernels_cannot_overlap(tmp_path):
     trace = generated("copy", tmp_path)
     copies = [operation for operation in trace.operations if operation.is_copy]
     for copy in copies:
-        assert Obstacles(trace).between(copy, trace[copy.number + 1]) == "stream"
+        assert trace.events.between(copy, trace[copy.number + 1]) == "stream"
     trace = generated("prefetched copy", tmp_path)
     for copy in [o for o in trace.operations if o.is_copy]:
         # The kernel that waits for the event needs the copy.
