@@ -28,7 +28,7 @@ import re
 import sys
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import accumulate, count
 from math import inf
@@ -38,7 +38,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from d2lmini.base import MXNetError
 from d2lmini.base.callsite import RecordedCode, Site
-from d2lmini.context import Context, cpu, gpu
+from d2lmini.context import cpu, gpu
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
@@ -53,6 +53,12 @@ LACKS = {
     "replay(devices=)": f"{_NO_SETS}, so what a device would have to be sent is unknown",
 }
 
+#: An operation that runs on the thread that calls it; what no file says of one.
+_INLINE = {
+    "ctx": cpu(), "lane": "compute", "worker": "caller", "priority": 0, "predicted_us": inf,
+    "reads": (), "writes": (), "by": 0, "failure": None, "footprint": RecordedCost(0.0, 0.0),
+}  # fmt: skip
+
 T = TypeVar("T")
 
 #: Keys for `_last_until`, and for sorting.
@@ -61,15 +67,13 @@ BEGAN, PUSHED, ENDED = map(attrgetter, ("began_ns", "pushed_ns", "ended_ns"))
 
 def find_file(path: str | os.PathLike[str]) -> str:
     """`path`; of a log directory of JAX the newest trace in it. MXNetError if it holds none."""
-    if not os.path.isdir(path):
-        return os.fspath(path)
-    found = sorted(Path(path).rglob("*.trace.json.gz"), key=lambda file: file.stat().st_mtime)
+    found = [*Path(path).rglob("*.trace.json.gz")] if os.path.isdir(path) else [Path(path)]
     if not found:
         raise MXNetError(
             f"load: the folder {os.fspath(path)} holds no *.trace.json.gz; give the log directory "
             "of jax.profiler.trace, or a file"
         )
-    return str(found[-1])
+    return str(max(found, key=lambda file: file.stat().st_mtime))
 
 
 def read(file: str, tree: dict[str, Any]) -> Trace:
@@ -107,35 +111,36 @@ class Slice(NamedTuple):
 
 def _read_events(tree: dict[str, Any]) -> tuple[list[Slice], dict[Thread, str]]:
     """The slices in the order of their begins, an enclosing slice first; and the names of threads
-    (pid, tid), each of its own, and of processes (pid, None). All times are shifted if the first is
-    not above 0, which says that something did not happen. Events that lack a time or a name are
-    left out."""
-    slices, names = [], {}
-    for i, event in enumerate(tree.get("traceEvents", ())):
-        if not isinstance(event, dict) or type(event.get("name")) is not str:
-            continue
-        thread, args = (event.get("pid"), event.get("tid")), event.get("args") or {}
-        name, us, took_us = event["name"], event.get("ts"), event.get("dur") or 0
-        own = str(args.get("name", ""))
-        if event.get("ph") == "M" and name == "process_name":
-            names[thread[0], None] = own
-        elif event.get("ph") == "M" and name == "thread_name":
-            names.pop(thread, None)  # a thread may be named twice
-            names[thread] = f"{own} ({thread[1]})" if own in names.values() else own
-        elif event.get("ph") == "X" and us is not None:
-            if not all(type(x) in (int, float) and abs(x) < 1e15 for x in (us, took_us)):
-                raise ValueError(f"traceEvents[{i}]: ts={us}, dur={took_us} are no microseconds")
-            begin_ns, end_ns = round(1000 * us), round(1000 * us) + max(0, round(1000 * took_us))
-            kind = str(event.get("cat", ""))
-            slices.append(Slice(thread, name, kind, begin_ns, end_ns, args))
-    slices.sort(key=lambda slice: (slice.begin_ns, -slice.end_ns))
-    base_ns = int(tree.get("baseTimeNanoseconds", 0))
-    if slices and not 0 < base_ns + slices[0].begin_ns < 1 << 62:
-        base_ns = 1 - slices[0].begin_ns
-    return [
-        slice._replace(begin_ns=base_ns + slice.begin_ns, end_ns=base_ns + slice.end_ns)
-        for slice in slices
-    ], names
+    (pid, tid), each of its own, and of processes (pid, None). The first slice begins at 1 ns: 0
+    says that something did not happen. Events that lack a time or a name are left out."""
+    events = [
+        event for event in tree.get("traceEvents", ())
+        if isinstance(event, dict) and type(event.get("name")) is str
+    ]  # fmt: skip
+    names: dict[Thread, str] = {}
+    for event in events:
+        if event.get("ph") == "M" and event["name"] in ("process_name", "thread_name"):
+            tid = event.get("tid") if event["name"] == "thread_name" else None
+            own = str((event.get("args") or {}).get("name"))
+            names.pop((event.get("pid"), tid), None)  # a thread may be named twice
+            own = f"{own} ({tid})" if own in names.values() else own
+            names[event.get("pid"), tid] = own
+    spans = [event for event in events if event.get("ph") == "X" and event.get("ts") is not None]
+    zero_ns = min((_ns(event["ts"]) for event in spans), default=0) - 1
+    slices = []
+    for event in spans:
+        begin_ns = _ns(event["ts"]) - zero_ns
+        end_ns = begin_ns + max(0, _ns(event.get("dur") or 0))
+        thread, kind = (event.get("pid"), event.get("tid")), str(event.get("cat"))
+        args = event.get("args") or {}
+        slices.append(Slice(thread, event["name"], kind, begin_ns, end_ns, args))
+    return sorted(slices, key=lambda slice: (slice.begin_ns, -slice.end_ns)), names
+
+
+def _ns(us: Any) -> int:
+    if type(us) not in (int, float):
+        raise ValueError(f"traceEvents: {repr(us)[:60]} is no time in microseconds")
+    return round(1000 * us)
 
 
 def _last_until(items: Sequence[T], when_ns: int, key: Callable[[T], int]) -> T | None:
@@ -189,74 +194,58 @@ class _SourceLines:
         self.folders = folders
         self.called: dict[Frame, set[str]] = defaultdict(set)
         self.site = cache(self._find_site)
-        self._text = cache(self._read_text)
-        self._calls = cache(self._find_calls)
+        self._source = cache(self._read_source)
+        self._site_at = cache(_site_at)
 
     def _find_site(self, call: Call | None) -> Site | None:
         """The line of a call as a site; None for no call."""
         if call is None:
             return None
-        calls = self._calls(call.frame)
-        for name in call.callees:
-            for spelling in _SPELLINGS.get(name, (name,)):
-                if lines := {line for called, line in calls if called == spelling}:
-                    return self._make_site(call.frame, lines)
-        # Something without a name of its own, such as a Module: the one line that nothing explains.
+        file, first, name = call.frame
+        source, calls = self._source(file)
+        own = calls[name, 0 if name == "<module>" else first]
         called = self.called[call.frame]
         known = called.union(dir(builtins), *(_SPELLINGS.get(name, ()) for name in called))
-        lines = {line for name, line in calls if name not in known}
-        return self._make_site(call.frame, lines)
+        spellings = [spelling for name in call.callees for spelling in _SPELLINGS.get(name, [name])]
+        found = [{line for called, line in own if called == spelling} for spelling in spellings]
+        # Something without a name of its own, such as a Module: the one line that nothing explains.
+        found.append({line for called, line in own if called not in known})
+        lines = next(filter(None, found), set())
+        if len(lines) != 1:
+            return self._site_at(first, f"{file}:{first}: in {name}")
+        (line,) = lines
+        return self._site_at(line, f"{file}:{line}: {source.splitlines()[line - 1].strip()}")
 
-    def _make_site(self, frame: Frame, lines: set[int]) -> Site:
-        file, line, text = frame.file, frame.line, f"in {frame.name}"
-        if len(lines) == 1:
-            (line,) = lines
-            text = self._text(file).splitlines()[line - 1].strip()
-        return self._sites(line, f"{file}:{line}: {text}")
+    def _read_source(self, file: str) -> tuple[str, dict[Any, list[tuple[str, int]]]]:
+        """The text of a file, and of each function (its name, and its first line) the calls in its
+        own body: (name, line). Nothing if the file is not there, or is not Python."""
+        calls: dict[Any, list[tuple[str, int]]] = defaultdict(list)
 
-    @cache  # noqa: B019
-    def _sites(self, line: int, text: str) -> Site:
-        code = RecordedCode()
-        code.lines[0] = line, text
-        return code, 0
+        def walk(node: ast.AST, owner: Any) -> None:
+            for child in ast.iter_child_nodes(node):
+                inner = owner
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    inner = child.name, min(x.lineno for x in (child, *child.decorator_list))
+                elif isinstance(child, (ast.ClassDef, ast.Lambda)):
+                    inner = None
+                elif isinstance(child, ast.Call):
+                    called = str(getattr(child.func, "attr", getattr(child.func, "id", "")))
+                    calls[owner].append((called, child.lineno))
+                walk(child, inner)
 
-    def _read_text(self, file: str) -> str:
-        """The source; "" if it is not there."""
-        paths = [os.path.join(folder, file) for folder in self.folders]
-        path = next(filter(os.path.isfile, paths), None)
+        paths = (os.path.join(folder, file) for folder in self.folders)
         try:
-            return "" if path is None else Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            return ""
-
-    def _find_calls(self, frame: Frame) -> list[tuple[str, int]]:
-        """(name, line) of each call in the function's own body; none if the source is not there,
-        or is another one than ran."""
-        try:
-            tree = ast.parse(self._text(frame.file))
-        except SyntaxError:
-            return []
-        if frame.name == "<module>":
-            return list(_calls_in(tree))
-        bodies = (node for node in ast.walk(tree) if _is_function(node, frame))
-        return [call for body in bodies for call in _calls_in(body)]
+            source = Path(next(filter(os.path.isfile, paths))).read_text(encoding="utf-8")
+            walk(ast.parse(source), ("<module>", 0))
+        except (StopIteration, OSError, UnicodeDecodeError, SyntaxError):
+            return "", calls
+        return source, calls
 
 
-def _is_function(node: ast.AST, frame: Frame) -> bool:
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return False
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    return node.name == frame.name and first == frame.line
-
-
-def _calls_in(node: ast.AST) -> Iterator[tuple[str, int]]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            continue
-        if isinstance(child, ast.Call):
-            name = str(getattr(child.func, "attr", getattr(child.func, "id", "")))
-            yield name, child.lineno
-        yield from _calls_in(child)
+def _site_at(line: int, text: str) -> Site:
+    code = RecordedCode()
+    code.lines[0] = line, text
+    return code, 0
 
 
 # -- the common reader -----------------------------------------------------------------------------
@@ -331,19 +320,14 @@ class _Reader:
         return self.names.get(slice.thread, f"thread {slice.thread[1]}")
 
     def operation(
-        self, slice: Slice, launch: Slice | None, pushed_ns: int, call: Call | None,
-        worker: str = "caller", ctx: Context | None = None, lane: str = "compute",
-        nbytes: float = 0.0,
-    ) -> Operation:  # fmt: skip
-        """Add an operation, which `launch` issued; without `worker` it ran on that thread."""
+        self, slice: Slice, launch: Slice | None, pushed_ns: int, call: Call | None, **fields: Any
+    ) -> Operation:
+        """Add an operation, which `launch` issued; without other `fields` it ran inline."""
         pushed_ns = min(pushed_ns, slice.begin_ns)
-        operation = Operation(
-            name=slice.name, ctx=ctx or cpu(), lane=lane, worker=worker, priority=0, by=0,
-            thread="unknown" if launch is None else self.thread_name(launch), predicted_us=inf,
-            reads=(), writes=(), pushed_ns=pushed_ns, ready_ns=pushed_ns, failure=None,
-            began_ns=slice.begin_ns, ended_ns=slice.end_ns,
-            footprint=RecordedCost(0.0, float(nbytes)),
-        )  # fmt: skip
+        times = {"pushed_ns": pushed_ns, "ready_ns": pushed_ns, "began_ns": slice.begin_ns}
+        thread = "unknown" if launch is None else self.thread_name(launch)
+        told = {"name": slice.name, "thread": thread, "ended_ns": slice.end_ns}
+        operation = Operation(**{**_INLINE, **times, **told, **fields})
         self.found.append((operation, call))
         return operation
 
@@ -405,7 +389,7 @@ def _most_at_once(operations: Iterable[Operation]) -> int:
     """The largest number of operations that ran at the same time."""
     ran = [operation for operation in operations if operation.run_ns]
     steps = [(x.began_ns, 1) for x in ran] + [(x.ended_ns, -1) for x in ran]
-    return max(accumulate((step for _, step in sorted(steps)), initial=1)) - 1 or 1
+    return max(accumulate((step for _, step in sorted(steps))), default=1)
 
 
 # -- PyTorch ---------------------------------------------------------------------------------------
@@ -485,12 +469,12 @@ class _Kineto(_Reader):
         for slice in self.on_gpu:
             launch, call = self.launches.get(slice.args.get("correlation"), (None, None))
             device, stream = _device(slice), slice.args.get("stream", slice.thread[1])
-            copied = slice.kind == "gpu_memcpy"
+            copied, nbytes = slice.kind == "gpu_memcpy", slice.args.get("bytes", 0)
             lanes = (lane for word, lane in _COPY.items() if copied and word in slice.name)
             operation = self.operation(
                 slice, launch, slice.begin_ns if launch is None else launch.begin_ns, call,
-                f"gpu({device}) stream {stream}", gpu(device), next(lanes, "compute"),
-                slice.args.get("bytes", 0),
+                worker=f"gpu({device}) stream {stream}", ctx=gpu(device),
+                lane=next(lanes, "compute"), footprint=RecordedCost(0.0, float(nbytes)),
             )  # fmt: skip
             operation.writes += (serials[device, stream],)
             streams[device, stream].append(operation)
@@ -594,7 +578,7 @@ class _Jax(_Reader):
                 launch, _, call = dispatch or (None, "", None)
                 for slice in slices:
                     pushed_ns = slice.begin_ns if launch is None else min(first_ns, launch.end_ns)
-                    self.operation(slice, launch, pushed_ns, call, self.thread_name(slice))
+                    self.operation(slice, launch, pushed_ns, call, worker=self.thread_name(slice))
         by_end = sorted((operation for operation, _ in self.found), key=ENDED)
         for operation in sorted(by_end, key=BEGAN):
             last = _last_until(by_end, operation.began_ns, ENDED)

@@ -23,9 +23,10 @@ import json
 import os
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
-from math import isfinite
+from math import inf
 from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple, NoReturn
@@ -37,6 +38,7 @@ from d2lmini.device import files
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import foreign
 from d2lmini.profiler.cpu_time import CpuTime, Pause, Span
+from d2lmini.profiler.memory import ROLES
 from d2lmini.profiler.records import Change, Copy, Notice, Operation, SplitRecord, Wait
 from d2lmini.profiler.tracing import Trace
 
@@ -57,8 +59,8 @@ TABLES: dict[str, tuple[Any, Callable[[Trace], Any]]] = {
 #: The process of the program's threads, for viewers.
 PROGRAM = "program"
 
-#: More threads, workers or pieces than any trace has.
-_MANY = 1 << 16
+#: More threads, workers or pieces than any trace has; and what a file has for infinity.
+_MANY, _INFINITE = 1 << 16, 1e300
 
 
 # -- kinds of values -------------------------------------------------------------------------------
@@ -67,11 +69,6 @@ _MANY = 1 << 16
 def is_integer(value: Any, least: int = -(1 << 62), most: int = 1 << 62) -> bool:
     """Is it an integer of 64 bits, and within these limits?"""
     return type(value) is int and least <= value <= most
-
-
-def _is_real(value: Any) -> bool:
-    number = type(value) is int or (type(value) is float and isfinite(value))
-    return abs(value) < 1e300 if number else value in ("inf", "-inf", "nan")
 
 
 def _is_count(value: Any) -> bool:
@@ -113,96 +110,39 @@ def context_of(text: str) -> Context:
     return Context(found[1], int(found[2]))
 
 
-def _save_real(value: float) -> float | str:
-    return value if isfinite(value) else str(value)  # JSON has neither infinity nor nan
-
-
-def _load_real(value: float | str) -> float:
-    return float(value) if isinstance(value, str) else value
-
-
-def _save_cost(footprint: Any) -> list[Any] | None:
-    return footprint and [_save_real(value) for value in footprint()[:2]]
-
-
-@cache
-def _cost_of(flops: float | str, nbytes: float | str) -> RecordedCost:
-    return RecordedCost(_load_real(flops), _load_real(nbytes))
-
-
-@cache
-def _same(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """The same tuple for the same numbers: a long trace repeats them."""
-    return numbers
-
-
-def _is_list(is_one: Callable[[Any], bool], value: Any) -> bool:
-    return type(value) is list and all(map(is_one, value))
-
-
-def _kinds(sites: Sites) -> dict[str, Kind]:
-    """The kind of a field's values, by the field's type."""
-    return {
-        "int": Kind(is_integer),
-        "int | None": Kind(lambda value: value is None or is_integer(value)),
-        "bool": Kind(lambda value: type(value) is bool),
-        "float": Kind(_is_real, _save_real, _load_real),
-        "str": Kind(_is_text, None, intern),
-        "str | None": Kind(lambda value: value is None or _is_text(value)),
-        "tuple[int, ...]": Kind(
-            lambda value: _is_list(is_integer, value), None, lambda numbers: _same(tuple(numbers))
-        ),
-        "Context": Kind(_is_text, str, context_of),
-        "Site | None": Kind(lambda value: is_integer(value, -1), sites.save, sites.load),
-        "Any": Kind(
-            lambda value: value is None or (_is_list(_is_real, value) and len(value) == 2),
-            _save_cost,
-            lambda cost: cost and _cost_of(*cost),
-        ),
-    }
-
-
-class Sites:
-    """The lines of a trace, which records name by an index: [number of a code object, offset in it,
-    line, text]; -1 is an unknown line."""
-
-    def __init__(self, rows: Iterable[Any] = ()) -> None:
-        self.rows: list[Any] = []
-        self._index: dict[Site | None, int] = {None: -1}
-        self._codes: dict[Any, int] = {}
-        codes: dict[int, RecordedCode] = {}
-        self._sites: list[Site | None] = []
-        for number, offset, line, text in rows:
-            if not (all(map(is_integer, (number, offset, line))) and _is_text(text)):
-                raise ValueError(f"sites: {[number, offset, line, text]} is no line")
-            code = codes.setdefault(number, RecordedCode())
-            code.lines[offset] = line, text
-            self._sites.append((code, offset))
-        self._sites.append(None)
-
-    def save(self, site: Site | None) -> int:
-        """The index of a site."""
-        if site is not None and site not in self._index:
-            number = self._codes.setdefault(site[0], len(self._codes))
-            self._index[site] = len(self.rows)
-            row = [number, site[1], callsite.line_of(site), callsite.describe(site)]
-            self.rows.append(row)
-        return self._index[site]
-
-    def load(self, index: int) -> Site | None:
-        """The site of an index: the same object for the same code and offset."""
-        return self._sites[index]
+#: The kind of a field's values, by the field's type. A site is an index of "sites", or -1.
+KINDS = {
+    "int": Kind(is_integer),
+    "int | None": Kind(lambda value: value is None or is_integer(value)),
+    "bool": Kind(lambda value: type(value) is bool),
+    "float": Kind(
+        lambda value: type(value) in (int, float) and abs(value) <= _INFINITE,
+        lambda value: min(value, _INFINITE),  # JSON has no infinity
+        lambda value: inf if value == _INFINITE else value,
+    ),
+    "str": Kind(_is_text, None, intern),
+    "str | None": Kind(lambda value: value is None or _is_text(value)),
+    "tuple[int, ...]": Kind(
+        lambda value: type(value) is list and all(map(is_integer, value)), None, tuple
+    ),
+    "Context": Kind(_is_text, str, context_of),
+    "Site | None": Kind(lambda value: is_integer(value, -1)),
+}
 
 
 def _fields_of(record: Any) -> dict[str, str]:
-    """The fields of a class of records with their types. The number of an operation is its place.
+    """The fields of a class of records with their types. The number of an operation is its place in
+    the table; its footprint is there as two numbers.
 
     >>> _fields_of(Copy)
     {'when_ns': 'int', 'nbytes': 'int', 'site': 'Site | None'}
     """
     types = record.__annotations__  # as text, or as the text in a ForwardRef
-    texts = {name: getattr(kind, "__forward_arg__", kind) for name, kind in types.items()}
-    return {name: text for name, text in texts.items() if name != "number"}
+    fields = {name: getattr(kind, "__forward_arg__", kind) for name, kind in types.items()}
+    if record is Operation:
+        del fields["number"], fields["footprint"]
+        fields |= {"flops": "float", "nbytes": "float"}
+    return fields
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -210,8 +150,9 @@ def _fields_of(record: Any) -> dict[str, str]:
 
 def save(trace: Trace, path: str | os.PathLike[str]) -> None:
     """Write a trace to a file, compressed if its name ends in .gz."""
-    sites = Sites()
-    kinds = _kinds(sites)
+    sites: dict[Site, int] = {}
+    of_site = Kind(any, lambda site: -1 if site is None else sites.setdefault(site, len(sites)))
+    kinds = KINDS | {"Site | None": of_site}
     records: dict[str, Any] = {}
     for name, (record, held_by) in TABLES.items():
         held = held_by(trace)
@@ -221,13 +162,13 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> None:
             column: Iterable[Any] = (getattr(row, field) for row in rows)
             change = kinds[kind].save
             columns[field] = list(column if change is None else map(change, column))
-    records["sites"] = sites.rows
-    facts = {
-        "producer": "d2lmini",
-        **{name: getattr(trace, name) for name in FACTS},
-        "roles": trace.roles,
-        "recording": list(trace.recording),
-    }
+    codes: dict[Any, int] = {}
+    records["sites"] = [
+        (codes.setdefault(site[0], len(codes)), site[1], callsite.line_of(site),
+         callsite.describe(site)) for site in sites
+    ]  # fmt: skip
+    facts = {name: getattr(trace, name) for name in FACTS}
+    facts |= {"producer": "d2lmini", "roles": trace.roles, "recording": list(trace.recording)}
     tree = {
         "displayTimeUnit": "ms", "otherData": facts, "traceEvents": _events(trace),
         "records": records,
@@ -263,7 +204,7 @@ def _events(trace: Trace) -> list[dict[str, Any]]:
     track(PROGRAM, "MainThread")
     events = []
     for x in trace.operations:
-        args = {"number": x.number, "issued at": describe(x.site), "failure": x.failure or "no"}
+        args = {"number": x.number, "issued at": describe(x.site), "failure": x.failure or "none"}
         if x.ran:
             cat = "copy" if x.is_copy else "compute"
             event = slice_of(x.name, cat, x.began_ns, x.ended_ns, args) | track(x.place, x.worker)
@@ -294,7 +235,8 @@ def load(path: str | os.PathLike[str]) -> Trace:
         return _read_own(tree) if own else foreign.read(file, tree)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         what = problem if isinstance(problem, ValueError) else f"{type(problem).__name__} {problem}"
-        raise MXNetError(f"{file}: {what}: the file is not as it was written") from problem
+        text = f"{file}: {str(what)[:200]}: the file is not as it was written"
+        raise MXNetError(text) from problem
     except MXNetError as problem:
         text = str(problem)
         raise MXNetError(text if file in text else f"{file}: {text}") from problem
@@ -326,10 +268,14 @@ def _read_own(tree: dict[str, Any]) -> Trace:
         setattr(trace, name, facts[name])
     trace.recording = bytearray(facts["recording"])
     trace.roles = {int(serial): role for serial, role in facts["roles"].items()}
-    kinds = _kinds(Sites(tables["sites"]))
+    if not set(ROLES).issuperset(trace.roles.values()):
+        raise ValueError(f"otherData: a role that is none of {', '.join(ROLES)}")
+    sites = _read_sites(tables["sites"])
+    kinds = KINDS | {"Site | None": KINDS["Site | None"]._replace(load=sites.__getitem__)}
     # The largest values of fields that name or count other records.
     most = dict.fromkeys(("number", "operation", "pushed", "by"), len(tables["operations"]["name"]))
     most["pieces"] = _MANY
+    cost_of = cache(RecordedCost)
     for name, (record, held_by) in TABLES.items():
         held, fields = held_by(trace), _fields_of(record)
         if isinstance(held, dict):
@@ -339,13 +285,27 @@ def _read_own(tree: dict[str, Any]) -> Trace:
             if isinstance(held, dict):
                 held[values[0]] = record(*values[1:])
             elif record is Operation:
-                held.append(Operation(number=number, **dict(zip(fields, values))))
+                *values, flops, nbytes = values
+                of_row = dict(zip(fields, values), number=number, footprint=cost_of(flops, nbytes))
+                held.append(Operation(**of_row))
             else:
                 held.append(record(*values))
     for operation in trace.operations:
         if operation.ran and operation.ended_ns < operation.began_ns:
             raise ValueError(f"operations: number {operation.number} ended before it began")
     return trace
+
+
+def _read_sites(rows: list[Any]) -> list[Site | None]:
+    """The lines; the last is None, for the index -1. Sites of one function share their code."""
+    codes: dict[int, RecordedCode] = defaultdict(RecordedCode)
+    sites: list[Site | None] = []
+    for number, offset, line, text in rows:
+        if not (all(map(is_integer, (number, offset, line))) and _is_text(text)):
+            raise ValueError(f"sites: {[number, offset, line, text]} is no line")
+        codes[number].lines[offset] = line, text
+        sites.append((codes[number], offset))
+    return [*sites, None]
 
 
 def _rows_of(
