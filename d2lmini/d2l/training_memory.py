@@ -163,7 +163,7 @@ def _observe(
     report = trace.memory()[ctx]
     rows = {}
     for role in ROWS[:3]:
-        rows[role] = report.roles[role] - report.by_role[role][0][1] + held[role]
+        rows[role] = report.roles[role] - report.begin_roles[role] + held[role]
     rows["inputs"], rows["activations"] = inputs_nbytes, report.roles["activations"]
     rows["temporaries"] = report.peak_bytes - others - sum(rows.values())
     results = {serial for op in trace.operations for serial in op.writes}
