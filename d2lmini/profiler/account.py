@@ -22,7 +22,7 @@ imbalance    the next operation needed, or nothing was left but, the work of ano
 workers      operations were ready, all CPU workers busy, and there were more cores: the part of the
              time that more workers would have saved
 preempted, gc, blocked    operations, or the program between them, were off the CPU: see
-             `profiler.cpu_time`. The lines of the program are those between which the time passed
+             `profiler.evidence`. The lines of the program are those between which the time passed
 unexplained  time off the CPU of which the cause is not known, and the engine's own time between the
              end of an operation's dependencies and its readiness
 
@@ -44,8 +44,8 @@ from typing import TYPE_CHECKING
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.cpu_time import Intervals, OffCpu
 from d2lmini.profiler.event_graph import computing_threads, work_and_chain
+from d2lmini.profiler.evidence import Intervals, OffCpu
 from d2lmini.profiler.idle_attribution import IdleAttribution, WorkerGroup
 from d2lmini.profiler.own_time import Between
 from d2lmini.profiler.records import Operation, Wait, begin_of

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from d2lmini.base import MXNetError, callsite
 from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import Context
-from d2lmini.profiler.cpu_time import CpuTime, Pause
+from d2lmini.profiler.evidence import CpuTime, Pause
 from d2lmini.profiler.records import Copy, Notice, SplitRecord
 
 # -- forms -----------------------------------------------------------------------------------------

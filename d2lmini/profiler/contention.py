@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.cpu_time import Intervals
+from d2lmini.profiler.evidence import Intervals
 
 if TYPE_CHECKING:
     from d2lmini.base.callsite import Site

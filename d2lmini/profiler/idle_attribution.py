@@ -29,7 +29,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from d2lmini.base.callsite import Site
-from d2lmini.profiler.cpu_time import OffCpu
+from d2lmini.profiler.evidence import OffCpu
 from d2lmini.profiler.own_time import Between, Segment, cut, lost_times, own_times
 from d2lmini.profiler.records import Operation
 

@@ -24,7 +24,7 @@ from d2lmini.base import MXNetError
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import columns
 from d2lmini.profiler.columns import FORMS, REAL, Columns, Sites, check, context_of
-from d2lmini.profiler.cpu_time import Span
+from d2lmini.profiler.evidence import Span
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
