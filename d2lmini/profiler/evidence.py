@@ -206,7 +206,7 @@ def split_off_cpu(
         for most_ns in (spent.delayed_ns or 0, collected_ns, spent.blocked_ns):
             parts.append(min(left_ns, most_ns))
             left_ns -= parts[-1]
-        found[operation.number] = OffCpu(*parts, unexplained=left_ns)
+        found[operation.number] = OffCpu._make([*parts, left_ns])
     return found
 
 
