@@ -361,7 +361,8 @@ class EventGraph:
     def wait_between(self, x: Operation, y: Operation) -> Wait | Notice | None:
         """By what the program knew, before `y` was issued, that `x` was over: a wait, or what
         another thread or an operation told; None: it did not know."""
-        return next(filter(None, map(self._passes, self.path(x.number, y.number, ISSUE))), None)
+        path = self.path(x.number, y.number, ISSUE)
+        return next((what for node in path if (what := self._passes(node))), None)
 
     def _passes(self, node: int) -> Wait | Notice | None:
         """The wait that is over at a node, or what the thread learned there."""

@@ -37,7 +37,7 @@ from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import foreign
-from d2lmini.profiler.cpu_time import CpuTime, Pause, Span
+from d2lmini.profiler.evidence import CpuTime, Pause, Span
 from d2lmini.profiler.memory import ROLES
 from d2lmini.profiler.records import Change, Copy, Notice, Operation, SplitRecord, Wait
 from d2lmini.profiler.tracing import Trace

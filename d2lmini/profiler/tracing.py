@@ -43,8 +43,7 @@ from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import find_lane_time, thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
-from d2lmini.profiler.evidence import Evidence
+from d2lmini.profiler.evidence import LONG_US, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.recorder import Recorder, serial_of, this_thread
@@ -152,7 +151,7 @@ class Trace(Recorder):
         self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
         self._resolve_shares()
         if self._timing:
-            Evidence(self).judge(*self.cpu.finish(self.begin_ns, self.end_ns))
+            self.cpu.finish(self)
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -372,7 +371,7 @@ class Trace(Recorder):
 
     def off_cpu(self) -> dict[int, OffCpu]:
         """For each operation whose CPU time is known, by its number: how long it did not compute,
-        by cause; see `profiler.cpu_time`."""
+        by cause; see `profiler.evidence`."""
         return split_off_cpu(self.operations, self.cpu.times, self.cpu.pauses)
 
     def bounds(self) -> ScheduleBounds:
