@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from d2lmini.base import callsite
-from d2lmini.profiler.recorder import this_thread
+from d2lmini.profiler.records import this_thread
 
 if TYPE_CHECKING:
     from d2lmini.profiler import Operation, Trace

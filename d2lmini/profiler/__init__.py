@@ -30,8 +30,8 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
-from d2lmini.profiler.trace_file import load as load
 from d2lmini.profiler.tracing import Trace as Trace
+from d2lmini.profiler.tracing import load as load
 from d2lmini.profiler.tracing import profile as profile
 
 

@@ -43,7 +43,7 @@ from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, read
 from d2lmini.profiler.event_graph import events_of
-from d2lmini.profiler.recorder import this_thread
+from d2lmini.profiler.records import this_thread
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation

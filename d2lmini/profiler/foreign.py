@@ -34,15 +34,17 @@ from itertools import accumulate, count
 from math import inf
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from d2lmini.base import MXNetError
 from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import cpu, gpu
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.records import Operation, Wait
-from d2lmini.profiler.tracing import Trace
 from d2lmini.profiler.waits import HIDDEN
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.tracing import Trace
 
 _NO_SETS = "the file does not show what an operation reads and writes"
 
@@ -76,8 +78,8 @@ def find_file(path: str | os.PathLike[str]) -> str:
     return str(max(found, key=lambda file: file.stat().st_mtime))
 
 
-def read(file: str, tree: dict[str, Any]) -> Trace:
-    """The trace of the object in `file`. MXNetError if neither profiler wrote it."""
+def read(file: str, tree: dict[str, Any], trace: Trace) -> Trace:
+    """Fill a trace from the object in `file`. MXNetError if neither profiler wrote it."""
     slices, names = _read_events(tree)
     kinds = {slice.kind for slice in slices}
     if kinds & {"cpu_op", "python_function", *_RUNTIME, "kernel"}:
@@ -90,7 +92,7 @@ def read(file: str, tree: dict[str, Any]) -> Trace:
             "one that these write"
         )
     folders = [os.path.dirname(os.path.abspath(file)), os.getcwd()]
-    return reader(slices, names, folders).read()
+    return reader(slices, names, folders).read(trace)
 
 
 # -- the events of a file --------------------------------------------------------------------------
@@ -281,8 +283,8 @@ class _Reader:
 
     # -- the walk ----------------------------------------------------------------------------------
 
-    def read(self) -> Trace:
-        """The trace; MXNetError if there is nothing in it."""
+    def read(self, trace: Trace) -> Trace:
+        """Fill the trace; MXNetError if there is nothing in it."""
         stacks: dict[Thread, list[tuple[Slice, Call | None]]] = defaultdict(list)
         for slice in self.slices:
             stack = stacks[slice.thread]
@@ -298,7 +300,7 @@ class _Reader:
         self.add_operations()
         if not self.found:
             raise MXNetError("load: the file has events, but no operation among them")
-        return self._finish()
+        return self._finish(trace)
 
     def function(self, slice: Slice) -> tuple[Frame | None, str] | None:
         """The function that a slice is, if it is the user's, and its name; None: it is none."""
@@ -339,9 +341,8 @@ class _Reader:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _finish(self) -> Trace:
+    def _finish(self, trace: Trace) -> Trace:
         """Number the operations in the order of their pushes; find what waits waited for."""
-        trace = Trace()
         trace.lacks = dict(LACKS)
         self.found.sort(key=lambda found: (found[0].pushed_ns, found[0].began_ns))
         for number, (operation, call) in enumerate(self.found, start=1):

@@ -29,7 +29,7 @@ from functools import cache, partial
 from math import inf
 from pathlib import Path
 from sys import intern
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.base.callsite import RecordedCode, Site
@@ -40,7 +40,9 @@ from d2lmini.profiler import foreign
 from d2lmini.profiler.evidence import CpuTime, Pause, Span
 from d2lmini.profiler.memory import ROLES
 from d2lmini.profiler.records import Change, Copy, Notice, Operation, SplitRecord, Wait
-from d2lmini.profiler.tracing import Trace
+
+if TYPE_CHECKING:
+    from d2lmini.profiler.tracing import Trace
 
 #: The tables of a file: the class of the records, and the trace's list of them, or its dictionary
 #: by the number of the operation.
@@ -223,16 +225,14 @@ def _events(trace: Trace) -> list[dict[str, Any]]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's or
-    JAX's profiler (the file, or its log directory); JSON, compressed or not. MXNetError, with the
-    place in the file, if it is none of these or damaged; OSError if it cannot be read."""
+def load(path: str | os.PathLike[str], trace: Trace) -> Trace:
+    """See `tracing.load`; `trace` is an empty one, which is filled."""
     file = foreign.find_file(path)
     tree = _read_json(file)
     facts = tree.get("otherData")
     own = isinstance(facts, dict) and facts.get("producer") == "d2lmini"
     try:
-        return _read_own(tree) if own else foreign.read(file, tree)
+        return _read_own(tree, trace) if own else foreign.read(file, tree, trace)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         what = problem if isinstance(problem, ValueError) else f"{type(problem).__name__} {problem}"
         text = f"{file}: {str(what)[:200]}: the file is not as it was written"
@@ -260,8 +260,8 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def _read_own(tree: dict[str, Any]) -> Trace:
-    trace, facts, tables = Trace(), tree["otherData"], tree["records"]
+def _read_own(tree: dict[str, Any], trace: Trace) -> Trace:
+    facts, tables = tree["otherData"], tree["records"]
     for name, fits in FACTS.items():
         if not fits(facts[name]):
             raise ValueError(f"otherData: {name} is {repr(facts[name])[:60]}, which it cannot be")
