@@ -91,18 +91,17 @@ def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
     return found
 
 
-def edges_of(after: Iterable[tuple[set[int], set[int]]], first: int = 1) -> dict[Edge, bool]:
-    """The edges of a picture of operations `first` and on, of what `drop_implied` gives for each:
-    (from, to), counted from 0 -> does it carry a value?
+def edges_of(after: Iterable[tuple[set[int], set[int]]]) -> dict[Edge, bool]:
+    """The edges of a picture of operations, of what `drop_implied` gives for each: (from, to),
+    counted from 0 -> does it carry a value?
 
     >>> edges_of([(set(), set()), ({1}, set()), (set(), {2})])
     {(0, 1): True, (1, 2): False}
     """
     return {
-        (number - first, at): number in needs
+        (number - 1, at): number in needs
         for at, (needs, room) in enumerate(after)
         for number in sorted(needs | room)
-        if first <= number
     }
 
 

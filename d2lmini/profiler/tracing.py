@@ -340,12 +340,12 @@ class Trace(Recorder):
 
         return timeline_of(self, title, length_s, label, accent)
 
-    def graph(self, first: int = 1, last: int | None = None, lines: bool = True) -> Picture:
-        """The dependency graph, as a picture that prints as text: operations number `first` to
-        `last`, with the line that issued each if `lines`. ValueError for none, or for too many."""
+    def graph(self, lines: bool = True) -> Picture:
+        """The dependency graph, as a picture that prints as text, with the line that issued each
+        operation if `lines`. ValueError for no operation, or for too many."""
         from d2lmini.profiler.draw import graph_of
 
-        return graph_of(self, first, last, lines)
+        return graph_of(self, lines)
 
     def summary(self, by: str = "operation") -> Summary:
         """Count, duration and rates of each operation, or of each line that issued operations
