@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from d2lmini.ndarray import random
     from d2lmini.optimizer import lr_scheduler
     from d2lmini.profiler import profile
-    from d2lmini.profiler.lint import lint_waits
+    from d2lmini.profiler.waits import lint_waits
     from d2lmini.symbol import AttrScope
     from d2lmini.widgets.watch import watch
 
@@ -130,7 +130,7 @@ _LAZY = {
     "Benchmark": ("d2lmini.d2l", "Benchmark"),
     "get_mem": ("d2lmini.d2l", "get_mem"),
     "lazy": ("d2lmini.graph.lazy", "lazy"),
-    "lint_waits": ("d2lmini.profiler.lint", "lint_waits"),
+    "lint_waits": ("d2lmini.profiler.waits", "lint_waits"),
     "profile": ("d2lmini.profiler", "profile"),
     "watch": ("d2lmini.widgets.watch", "watch"),
     "virtual_gpus": ("d2lmini.device.virtual_device", "virtual_gpus"),

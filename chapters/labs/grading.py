@@ -30,8 +30,8 @@ from typing import Any
 
 from d2lmini.base import callsite
 from d2lmini.context import Context
+from d2lmini.profiler.event_graph import EventGraph
 from d2lmini.profiler.memory import DeviceMemory
-from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
 
@@ -82,20 +82,20 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> CheckPassed:
     "waits", "needs", "room", "worker", "inline".
     """
     first, second = _choose(trace, a), _choose(trace, b)
-    obstacles = Obstacles(trace)
-    alone = [found for one in first if (found := _find_obstacle(obstacles, one, second))]
+    graph = trace.events
+    alone = [found for one in first if (found := _find_obstacle(graph, one, second))]
     if len(alone) <= min(but, len(first) - 1):
         return CheckPassed(f"{a} may run beside {b}")
     most = Counter(why for why, _, _ in alone).most_common(1)[0][0]
     _, x, y = next(found for found in reversed(alone) if found[0] == most)
-    wait = obstacles.wait_between(x, y)
+    wait = graph.wait_between(x, y)
     line = "" if wait is None else f"{wait.where} ({wait.kind})"
     text = f"{a}: {len(alone)} of {len(first)} cannot run beside {b}. "
     raise CheckFailed(most, text + _HINTS[most].format(x=x, y=y, wait=line))
 
 
 def _find_obstacle(
-    obstacles: Obstacles, operation: Operation, others: list[Operation]
+    graph: EventGraph, operation: Operation, others: list[Operation]
 ) -> tuple[str, Operation, Operation] | None:
     """What keeps the operation from running beside the nearest of the others, and both in program
     order; None if it may run beside one of those near."""
@@ -104,7 +104,7 @@ def _find_obstacle(
     found = []
     for other in sorted(near, key=lambda other: abs(other.number - operation.number)):
         x, y = sorted((operation, other), key=lambda one: one.number)
-        found.append((obstacles.between(x, y), x, y))
+        found.append((graph.between(x, y), x, y))
         if not found[-1][0]:
             return None
     # An operation between it and the one that uses it is no mistake; an operation between it and
@@ -194,7 +194,7 @@ def _is_for(trace: Trace, wait: Wait, operation: Operation) -> bool:
     number = operation.number
     if wait.target in touched or wait.operation == number:
         return True
-    return number < wait.operation and bool(Obstacles(trace).path(number, wait.operation))
+    return number < wait.operation and bool(trace.events.chain(number, wait.operation))
 
 
 def _own_copy(trace: Trace, wait: Wait) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.base import MXNetError, instrument
-from d2lmini.profiler.chrome import save
+from d2lmini.profiler.trace_file import save
 from d2lmini.profiler.tracing import Trace
 
 #: MXNet's options. Everything is recorded always, and the file is written by `dump` alone: of the

@@ -157,7 +157,9 @@ def _observe(
     with profile() as trace:
         step(*given)
     report = trace.memory()[ctx]
-    rows = {role: report.roles[role] - report.by_role[role][0][1] + held[role] for role in ROWS[:3]}
+    rows = {}
+    for role in ROWS[:3]:
+        rows[role] = report.roles[role] - report.begin_roles[role] + held[role]
     rows["inputs"], rows["activations"] = inputs_nbytes, report.roles["activations"]
     rows["temporaries"] = report.peak_bytes - others - sum(rows.values())
     results = {serial for op in trace.operations for serial in op.writes}

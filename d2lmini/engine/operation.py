@@ -88,6 +88,10 @@ class Operation:
     failure: str | None
     footprint: Any
 
+    def __init__(self, **fields: Any):
+        for name, value in fields.items():
+            setattr(self, name, value)
+
     @property
     def place(self) -> str:
         """ "cpu", "gpu(0)", or its link: "gpu(0) in", "gpu(0) out". All CPU contexts are "cpu"."""

@@ -21,8 +21,7 @@ the second, so that dependency is implied.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from d2lmini.engine.operation import Operation
 
@@ -39,11 +38,10 @@ class Ordering:
         self.writer: dict[int, int] = {}  # per Var: the last operation that wrote it
         self._readers: dict[int, set[int]] = {}  # per Var: the operations that read it since
 
-    def after(self, operation: Operation, later: tuple[int, ...] = ()) -> Before:
-        """The dependencies of `operation`, the next operation; reads of Vars in `later` do not
-        count."""
+    def after(self, operation: Operation) -> Before:
+        """The dependencies of `operation`, the next operation."""
         writer, readers = self.writer, self._readers
-        reads = set(operation.reads).difference(later)
+        reads = set(operation.reads)
         needs = {writer.get(serial, 0) for serial in reads}
         room: set[int] = set()
         for serial in operation.writes:
@@ -68,34 +66,10 @@ class Ordering:
                     del self._readers[serial]
 
 
-def order_of(
-    operations: Sequence[Operation], joined: Mapping[int, tuple[int, ...]] | None = None
-) -> list[Before]:
-    """The dependencies of each operation, in time proportional to the numbers of reads and writes.
-
-    joined: for a rendezvous, the Vars that it came to read after its push; their writers may have
-    higher numbers than the rendezvous.
-    """
-    joined = joined or {}
+def order_of(operations: Iterable[Operation]) -> list[Before]:
+    """The dependencies of each operation; takes time in proportion to the reads and writes."""
     ordering = Ordering()
-    order = [
-        ordering.after(operation, joined.get(operation.number, ())) for operation in operations
-    ]
-    if joined:
-        writers: dict[int, list[int]] = {}  # of each Var, in the order of their pushes
-        for operation in operations:
-            for serial in operation.writes:
-                writers.setdefault(serial, []).append(operation.number)
-        for number, serials in joined.items():
-            ready_ns = operations[number - 1].ready_ns
-            pushed = bisect_right(operations, ready_ns, key=lambda operation: operation.pushed_ns)
-            found = set(order[number - 1][0])
-            for serial in serials:
-                numbers = writers.get(serial, [])
-                k = bisect_right(numbers, pushed)
-                found.update(numbers[k - 1 : k])
-            order[number - 1] = tuple(sorted(found - {number})), order[number - 1][1]
-    return order
+    return [ordering.after(operation) for operation in operations]
 
 
 def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
@@ -117,19 +91,17 @@ def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
     return found
 
 
-def edges_of(after: Iterable[tuple[set[int], set[int]]], first: int = 1) -> dict[Edge, bool]:
-    """The edges of a picture of operations `first` and on, of what `drop_implied` gives for each:
-    (from, to), counted from 0 -> does it carry a value? A rendezvous may depend on higher numbers;
-    it is drawn above them all the same.
+def edges_of(after: Iterable[tuple[set[int], set[int]]]) -> dict[Edge, bool]:
+    """The edges of a picture of operations, of what `drop_implied` gives for each: (from, to),
+    counted from 0 -> does it carry a value?
 
     >>> edges_of([(set(), set()), ({1}, set()), (set(), {2})])
     {(0, 1): True, (1, 2): False}
     """
     return {
-        (number - first, at): number in needs
+        (number - 1, at): number in needs
         for at, (needs, room) in enumerate(after)
         for number in sorted(needs | room)
-        if first <= number < first + at
     }
 
 

@@ -7,7 +7,7 @@ gpu        times of operations on a GPU, and ranges for NVIDIA's tools
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
 summary    tables of operations; `roofline` measures the machine's peaks
 chrome     a trace as a file, for Perfetto too; `load` reads it, both by the tables of `columns`
-foreign    traces of PyTorch and JAX; `load` reads them too
+foreign    traces of PyTorch; `load` reads them too
 event_graph    what had to come after what, and why. Asked by `critical_path` (the longest way),
            `obstacles` (what keeps two operations apart), `waits` (the ledger) and `replay`
 waits      the ledger of waits; `lint` finds hidden waits
@@ -28,10 +28,10 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini import addons
-from d2lmini.profiler.load import load as load
 from d2lmini.profiler.records import Operation as Operation
 from d2lmini.profiler.records import Wait as Wait
 from d2lmini.profiler.tracing import Trace as Trace
+from d2lmini.profiler.tracing import load as load
 from d2lmini.profiler.tracing import profile as profile
 
 

@@ -27,20 +27,19 @@ machine of two cores. docs/ask-a-trace.md says how often the bands were right.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.cpu_time import Intervals
+from d2lmini.profiler.evidence import Intervals
+from d2lmini.profiler.replay import Conditions, Prediction, Recording
 
 if TYPE_CHECKING:
     from d2lmini.base.callsite import Site
     from d2lmini.engine.simulation import Simulation
-    from d2lmini.profiler.records import Operation
-    from d2lmini.profiler.replay import Conditions, Recording
     from d2lmini.profiler.tracing import Trace
 
 #: With several workers each operation takes so much longer, and so much more next to another.
@@ -56,46 +55,50 @@ _TAKEN_BACK = 0.25
 _ERROR = 0.05
 
 
-class _Known(NamedTuple):
+@dataclass(slots=True)
+class _Known:
     """What is known of an operation: whether the program pushed it, as a function; the share of its
-    duration in which it computes; the mean number of others that it met; its duration alone."""
+    duration in which it computes; its duration alone; the mean number of others that it met."""
 
     pushed: bool
     computes: float
-    met: float
     alone_ns: float
+    met: float = 0.0
 
 
 class Bands:
-    """Predicts bands for a recording: `of(conditions)` is the shortest and the longest duration."""
+    """Predicts bands for a recording."""
 
     def __init__(self, recording: Recording):
         self.recording = recording
         trace = recording.trace
         self._operations = trace.operations
-        self._on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
+        on_gpu = {str(gpu.ctx) for gpu in devices.gpus() if gpu.kind == "cuda"}
+        self._contends = [not x.is_copy and x.place not in on_gpu and x.run_ns > 0
+                          for x in trace.operations]  # fmt: skip
         self._cores = trace.cores or count_cores()
         self._several = self._lanes(recording.recorded) > 1
-        self._known = list(self._find_known(trace))
+        self._known = self._find_known(trace)
         self._computes = [known.computes for known in self._known]
         self._length = max(1, trace.end_ns - trace.begin_ns)
         again = recording.simulate(recording.recorded).ended
         self._error = max(_ERROR, abs(again / self._length - 1))
 
-    def of(self, conditions: Conditions) -> tuple[float, float]:
-        """The shortest and the longest duration under these conditions."""
-        before, low, high = self.recording.recorded, conditions, conditions
-        lanes, missed = (before.workers, before.places), (1.0, 1.0)
+    def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
+        """The predicted run, and the band within which it lies."""
+        simulate, before = self.recording.simulate, self.recording.recorded
+        run = simulate(self._meet(conditions))
+        lanes = before.workers, before.places
         if conditions.dropped or (conditions.workers, conditions.places) != lanes:
-            low, high, missed = self._meet(conditions, python=0.0), self._meet(conditions), _MISSED
-        ends = [self.recording.simulate(c).ended * m for c, m in zip((low, high), missed)]
+            low, high = _MISSED
+            least = simulate(self._meet(conditions, python=0.0)).ended
+            ends = [least * low, run.ended * high]
+        else:
+            ends = [simulate(conditions).ended]
         if conditions.run_ns != before.run_ns:
             ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
-        return min(ends) * (1 - self._error), max(ends) * (1 + self._error)
-
-    def run(self, conditions: Conditions) -> Simulation:
-        """The predicted run, which lies within the band."""
-        return self.recording.simulate(self._meet(conditions))
+        low_ns, high_ns = min(ends) * (1 - self._error), max(ends) * (1 + self._error)
+        return run, Prediction(min(low_ns, run.ended), max(high_ns, run.ended))
 
     def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
         """The conditions with the durations of operations that meet others than they met; of a
@@ -117,9 +120,7 @@ class Bands:
         and operations that the program runs itself stay."""
         run_ns = [
             ns if operation.inline or not operation.run_ns else round(took * ns / operation.run_ns)
-            for operation, ns, took in zip(
-                self._operations, conditions.run_ns, took_ns, strict=True
-            )
+            for operation, ns, took in zip(self._operations, conditions.run_ns, took_ns)
         ]
         return replace(conditions, run_ns=run_ns)
 
@@ -132,62 +133,49 @@ class Bands:
         crowd = max(0.0, (beside + 1) / self._cores - 1)
         return known.alone_ns + known.computes * (more + crowd * known.alone_ns)
 
-    def _find_known(self, trace: Trace) -> Iterator[_Known]:
+    def _find_known(self, trace: Trace) -> list[_Known]:
         operations, cpu = trace.operations, trace.cpu.times
-        pushed = [cpu[x.number].pushed if x.number in cpu else not (x.flops or x.nbytes)
-                  for x in operations]  # fmt: skip
-        slept = self._sleeps_of_lines(trace)
-        asleep = [slept.get((x.name, x.site), 0.0) for x in operations]
-        #: The CPU time and the sleep of each; its duration, where the CPU time is unknown.
-        worked = [min(x.run_ns, cpu[x.number].ns + ns) if x.number in cpu else float(x.run_ns)
-                  for x, ns in zip(operations, asleep, strict=True)]  # fmt: skip
-        # A function without a known CPU time may as well sleep.
-        computes = [
-            max(0.0, 1 - ns / x.run_ns)
-            if self._contends(x) and (x.number in cpu or not function)
-            else 0.0
-            for x, ns, function in zip(operations, asleep, pushed, strict=True)
-        ]
-        met = _overlaps([(x.began_ns, x.ended_ns) for x in operations], computes)
+        slept, found = _sleeps_of_lines(trace), []
         shortest: dict[tuple[str, float, float], float] = {}
-        for x, ns in zip(operations, worked, strict=True):
+        for x, contends in zip(operations, self._contends):
+            spent, asleep = cpu.get(x.number), slept.get((x.name, x.site), 0.0)
+            function = not (x.flops or x.nbytes) if spent is None else spent.pushed
+            # Its CPU time and its sleep; its duration, where the CPU time is unknown.
+            ns = float(x.run_ns) if spent is None else min(x.run_ns, spent.ns + asleep)
+            # A function without a known CPU time may as well sleep.
+            awake = contends and not (function and spent is None)
+            found.append(_Known(function, max(0.0, 1 - asleep / x.run_ns) if awake else 0.0, ns))
             kind = x.name, x.nbytes, x.flops
             shortest[kind] = min(shortest.get(kind, ns), ns)
-        for x, function, part, beside, ns in zip(
-            operations, pushed, computes, met, worked, strict=True
-        ):
-            least = shortest[x.name, x.nbytes, x.flops]
-            if not self._several or not part:
-                ns = x.run_ns
-            elif function or x.number in trace.shared:
-                pass
-            elif x.number in cpu:
-                ns = least / (1 + (x.run_ns - ns) / x.run_ns)
-            else:
-                ns = max(_MOST_HELD * ns, min(least, ns - _held_ns(beside)))
-            yield _Known(function, part, beside, ns)
-
-    @staticmethod
-    def _sleeps_of_lines(trace: Trace) -> dict[tuple[str, Site | None], float]:
-        """How long the functions slept that a line pushed, the median: which part of its time off
-        the CPU a single one waited for the interpreter lock is not known."""
-        off = trace.off_cpu()
-        found: dict[tuple[str, Site | None], list[int]] = defaultdict(list)
-        for x in trace.operations:
-            if x.number in off and trace.cpu.times[x.number].pushed:
-                found[x.name, x.site].append(off[x.number].blocked)
-        return {line: median(each) for line, each in found.items()}
-
-    def _contends(self, operation: Operation) -> bool:
-        """True if it runs on the machine's cores."""
-        on_cores = not operation.is_copy and operation.place not in self._on_gpu
-        return on_cores and operation.run_ns > 0
+        spans = [(x.began_ns, x.ended_ns) for x in operations]
+        met = _overlaps(spans, [known.computes for known in found])
+        for x, known, beside in zip(operations, found, met):
+            known.met = beside
+            least, ns = shortest[x.name, x.nbytes, x.flops], known.alone_ns
+            if not self._several or not known.computes:
+                known.alone_ns = x.run_ns
+            elif not (known.pushed or x.number in trace.shared):
+                if x.number in cpu:
+                    known.alone_ns = least / (1 + (x.run_ns - ns) / x.run_ns)
+                else:
+                    known.alone_ns = max(_MOST_HELD * ns, min(least, ns - _held_ns(known.met)))
+        return found
 
     def _lanes(self, conditions: Conditions) -> int:
         """The number of workers that compute on the machine's cores."""
-        placed = zip(conditions.places, self._operations, strict=True)
-        places = {place for place, operation in placed if self._contends(operation)}
+        places = {place for place, on in zip(conditions.places, self._contends) if on}
         return sum(conditions.workers[place] for place in places)
+
+
+def _sleeps_of_lines(trace: Trace) -> dict[tuple[str, Site | None], float]:
+    """How long the functions slept that a line pushed, the median: which part of its time off the
+    CPU a single one waited for the interpreter lock is not known."""
+    off = trace.off_cpu()
+    found: dict[tuple[str, Site | None], list[int]] = defaultdict(list)
+    for x in trace.operations:
+        if x.number in off and trace.cpu.times[x.number].pushed:
+            found[x.name, x.site].append(off[x.number].blocked)
+    return {line: median(each) for line, each in found.items()}
 
 
 def _held_ns(beside: float) -> float:
@@ -197,12 +185,8 @@ def _held_ns(beside: float) -> float:
 
 def _overlaps(spans: Sequence[tuple[int, int]], weights: Sequence[float]) -> list[float]:
     """For each span the mean weight of the others that overlap it."""
-    intervals = Intervals(
-        (begin, end, weight)
-        for (begin, end), weight in zip(spans, weights, strict=True)
-        if weight and end > begin
-    )
+    intervals = Intervals((*span, weight) for span, weight in zip(spans, weights))
     return [
         max(0.0, intervals.within(begin, end) / (end - begin) - weight) if end > begin else 0.0
-        for (begin, end), weight in zip(spans, weights, strict=True)
+        for (begin, end), weight in zip(spans, weights)
     ]

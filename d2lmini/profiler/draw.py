@@ -32,7 +32,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.draw.picture import Drawing, Picture
 from d2lmini.draw.svg import FILLED, Box, Look, diagram, page, shorten
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 #: Graphs with more boxes are refused: they would be unreadable.
 MOST = 60
 
-AnyOperation = TypeVar("AnyOperation", bound=Operation)
-Rows = dict[tuple[str, str], list[AnyOperation]]
+#: The operations of each (place, worker), in the order of their begins.
+Rows = dict[tuple[str, str], list[Any]]
 
 
-def rows_of(operations: Iterable[AnyOperation]) -> Rows[AnyOperation]:
+def rows_of(operations: Iterable[Operation]) -> Rows:
     """The operations that ran, by (place, worker): the CPU, then each GPU followed by its link."""
-    found: Rows[AnyOperation] = {}
+    found: Rows = {}
     for operation in operations:
         if operation.ran:
             found.setdefault((operation.place, operation.worker), []).append(operation)
@@ -62,7 +62,7 @@ def rows_of(operations: Iterable[AnyOperation]) -> Rows[AnyOperation]:
     return in_order(found)
 
 
-def in_order(rows: Rows[AnyOperation]) -> Rows[AnyOperation]:
+def in_order(rows: Rows) -> Rows:
     """The rows in drawing order."""
 
     def order(key: tuple[str, str]) -> tuple[bool, int, str, int]:
@@ -73,7 +73,7 @@ def in_order(rows: Rows[AnyOperation]) -> Rows[AnyOperation]:
     return {key: rows[key] for key in sorted(rows, key=order)}
 
 
-def names_of(rows: Rows[AnyOperation]) -> list[str]:
+def names_of(rows: Rows) -> list[str]:
     """Names of rows: the place; with several workers also the worker's number, or "caller" for
     inline operations."""
     names = []
@@ -91,37 +91,31 @@ def names_of(rows: Rows[AnyOperation]) -> list[str]:
 
 
 def timeline_of(
-    trace: Trace,
-    title: str,
-    length_s: float | None,
-    label: Callable[[Operation], str],
+    trace: Trace, title: str, length_s: float | None, label: Callable[[Operation], str],
     accent: Callable[[Operation], bool],
-) -> Picture:
+) -> Picture:  # fmt: skip
     """See `Trace.timeline`."""
     rows = rows_of(trace.operations)
     if not rows:
         raise ValueError("timeline: no operation ran while it was recorded")
-    lanes: list[tuple[str, list[Span]]] = []
-    if trace.waits:
-        lanes.append(("front end", [span_of(wait) for wait in trace.waits]))
+    lanes = [("front end", [span_of(wait) for wait in trace.waits])] if trace.waits else []
+    first = len(lanes)
     for name, row in zip(names_of(rows), rows.values()):
-        spans = [
-            ("accent" if accent(operation) else kind, begin, end)
-            for operation, (kind, begin, end) in zip(row, map(span_of, row))
-        ]
-        lanes.append((name, spans))
-    picture = timeline(lanes, title, length_s, unit="ms")
-    zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
-    axes = picture.figure.axes[0]
+        kinds = ["accent" if accent(operation) else span_of(operation)[0] for operation in row]
+        lanes.append((name, [(kind, *span_of(x)[1:]) for kind, x in zip(kinds, row)]))
+    figure = timeline(lanes, title, length_s, unit="ms").figure
+    axes = figure.axes[0]
     axes.set_xlabel("\n".join([axes.get_xlabel(), *wrap(str(trace.bounds()), 100)]), fontsize=8)
-    for n, row in enumerate(rows.values(), start=len(lanes) - len(rows)):
-        write_into_bars(axes, n, row, zero_s, label)
-    return Picture(picture.figure, _text_of(rows))
-
-
-def _text_of(rows: Rows[AnyOperation]) -> str:
-    """The text form, independent of the number of workers."""
-    return f"timeline of {', '.join(dict.fromkeys(place for place, _ in rows))}"
+    zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
+    room_s = axes.get_xlim()[1] / 1e3 / 60  # width of a letter
+    for n, row in enumerate(rows.values(), start=first):
+        for operation in row:
+            seconds = operation.run_ns / 1e9
+            if seconds > room_s and seconds > room_s * len(word := label(operation)):
+                middle_ms = 1e3 * ((operation.began_s + operation.ended_s) / 2 - zero_s)
+                axes.text(middle_ms, n, word, ha="center", va="center", fontsize=7.5, color=FILLED)
+    places = dict.fromkeys(place for place, _ in rows)  # however many workers there are
+    return Picture(figure, f"timeline of {', '.join(places)}")
 
 
 def span_of(record: Operation | Wait) -> Span:
@@ -131,25 +125,13 @@ def span_of(record: Operation | Wait) -> Span:
     return "copy" if record.is_copy else "compute", record.began_s, record.ended_s
 
 
-def write_into_bars(
-    axes: Any, n: int, row: Iterable[Operation], zero_s: float, label: Callable[[Operation], str]
-) -> None:
-    """Write the labels into bars that are wide enough."""
-    room_s = axes.get_xlim()[1] / 1e3 / 60  # width of a letter
-    for operation in row:
-        seconds = operation.run_ns / 1e9
-        if seconds > room_s and seconds > room_s * len(word := label(operation)):
-            middle = (operation.began_s + operation.ended_s) / 2 - zero_s
-            axes.text(1e3 * middle, n, word, ha="center", va="center", fontsize=7.5, color=FILLED)
-
-
 def bundle(trace: Trace) -> Any:
     """The notebook's output for a trace: an image, and a text without figures."""
-    rows = rows_of(trace.operations)
-    if not rows:
+    if not any(operation.ran for operation in trace.operations):
         return {"text/plain": "<trace of no operation>"}
-    image, size = trace.timeline()._repr_png_()
-    data = {"image/png": b64encode(image).decode("ascii"), "text/plain": f"<{_text_of(rows)}>"}
+    picture = trace.timeline()
+    image, size = picture._repr_png_()
+    data = {"image/png": b64encode(image).decode("ascii"), "text/plain": repr(picture)}
     return data, {"image/png": size}
 
 
@@ -163,50 +145,35 @@ class Graph(Drawing):
         return self.text.partition(": ")[2].replace("; ", "\n")
 
 
-def describe(operation: Operation, needs: set[int], room: set[int]) -> str:
-    """ "3 _plus_scalar, after 1, 2*": a star marks a dependency without a value."""
-    after = sorted([(n, "") for n in needs] + [(n, "*") for n in room])
-    words = ", ".join(f"{n}{star}" for n, star in after)
-    return f"{operation.number} {operation.name}" + (f", after {words}" if words else "")
+def text_of(trace: Trace) -> str:
+    """A line for each operation of a trace with its dependencies, without the implied ones; a star
+    marks a dependency without a value."""
+    lines = []
+    for operation, (needs, room) in zip(trace.operations, drop_implied(trace.order)):
+        after = ", ".join(f"{n}{'*' * (n in room)}" for n in sorted(needs | room))
+        lines.append(f"{operation}, after {after}" if after else str(operation))
+    return "\n".join(lines)
 
 
-def text_of(trace: Trace, first: int = 1, last: int | None = None) -> str:
-    """A line for each operation of a trace with its dependencies, without the implied ones."""
-    last = last or len(trace.operations)
-    after = drop_implied(trace.order[:last])
-    return "\n".join(
-        describe(operation, *after[operation.number - 1])
-        for operation in trace.operations[first - 1 : last]
-    )
-
-
-def graph_of(trace: Trace, first: int = 1, last: int | None = None, lines: bool = True) -> Graph:
-    """Draw operations `first` to `last` of a trace, earlier ones on top, with arrows to dependent
-    operations.
+def graph_of(trace: Trace, lines: bool = True) -> Graph:
+    """Draw the operations of a trace, earlier ones on top, with arrows to dependent operations.
 
     lines: write the line of the program into each box. ValueError for none, and for more than MOST.
     """
-    last = last or len(trace.operations)
-    operations = trace.operations[first - 1 : last]
-    n = len(operations)
+    n = len(trace.operations)
     if not 0 < n <= MOST:
-        raise ValueError(
-            f"graph: it draws 1 to {MOST} operations, there are {n}"
-            + (f"; name some, as in graph(first=1, last={MOST})" if n else "")
-        )
-    several = len({operation.place for operation in operations}) > 1
-    boxes = [_box_of(operation, several, lines) for operation in operations]
-    edges = edges_of(drop_implied(trace.order[:last])[first - 1 :], first)
+        raise ValueError(f"graph: it draws 1 to {MOST} operations, there are {n}: profile fewer")
+    several = len({operation.place for operation in trace.operations}) > 1
+    boxes = []
+    for operation in trace.operations:
+        words = [f"{operation.number}  {shown_name(operation.name)}"]
+        words[0] += f"  {operation.place}" if several else ""
+        if lines and operation.line:
+            words.append(shorten(operation.line, 44))
+        face, _, _ = STYLES[span_of(operation)[0]]
+        boxes.append(Box(words, Look("", face)))
+    edges = edges_of(drop_implied(trace.order))
     dashed = {edge for edge, value in edges.items() if not value}
     parts, width, height = diagram(boxes, list(edges), dashed)
-    text = text_of(trace, first, last).replace("\n", "; ")
+    text = text_of(trace).replace("\n", "; ")
     return Graph(page(width, height, parts), f"dependencies of {n} operations: {text}")
-
-
-def _box_of(operation: Operation, several: bool, lines: bool) -> Box:
-    where = f"  {operation.place}" if several else ""
-    words = [f"{operation.number}  {shown_name(operation.name)}{where}"]
-    if lines and operation.line:
-        words.append(shorten(operation.line, 44))
-    face, _, _ = STYLES["copy" if operation.is_copy else "compute"]
-    return Box(words, Look("", face))

@@ -33,23 +33,44 @@ A thread of the program has `ThreadEvent`s: it issued an operation, and ran it i
 Between two events, time that is neither wait nor inline operation is the thread's own.
 
 The graph is made once for a trace, and is an index: `after` makes the edges of a node when they are
-asked for. The critical path is a longest path; what keeps two operations apart is a path from the
-end of one to the begin of the other (`obstacles`); a replay takes the threads' events and the edges
-between operations, and gives them new times by the engine's rules.
+asked for. What keeps two operations apart is a path in it (`between`, `explain`). The critical path
+is the longest: with any number of workers and links the run would not be shorter. A replay takes
+the threads' events and the edges between operations, and gives them new times.
+
+>>> graph.between(trace[1], trace[2])
+'needs'
+>>> print(trace.explain(1, 2))                              # doctest: +ELLIPSIS
+2 exp cannot run beside 1 _ones:
+    1 _ones makes a value: ...
+    2 exp reads it: ...
+>>> print(trace.bounds())
+2.00 ms; no order of these operations takes less than 2.00 ms (the longest chain); if all are \
+pushed at once and no worker is idle while one is ready, any order takes at most 2.00 ms
+
+`trace.bounds()`: no order of the operations beats the work of a place (or link) on all its workers
+at once, T1 / p, nor the longest chain of operations, on any number of workers. The other way round,
+R. L. Graham (1966, "Bounds for certain multiprocessing anomalies") showed: if no worker is idle
+while an operation is ready, they take at most T1 / p + (1 - 1 / p) chain, in any order (list
+scheduling). All take the recorded durations; the program's own Python is not in them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from d2lmini.base import callsite
+from d2lmini.base.callsite import Site
+from d2lmini.profiler.records import Notice, Operation, Wait
+
 if TYPE_CHECKING:
-    from d2lmini.base.callsite import Site
-    from d2lmini.profiler.records import Operation, Wait
     from d2lmini.profiler.tracing import Trace
 
 
@@ -106,54 +127,6 @@ def _place_of(event: ThreadEvent) -> tuple[int, int, int]:
     return event.begin_ns, event.pushed, event.end_ns if event.operation is None else 0
 
 
-class Completions:
-    """The operations of a trace in the order of their ends, and what waits were for."""
-
-    def __init__(self, trace: Trace):
-        self.trace = trace
-        ended = (operation for operation in trace.operations if operation.ended_ns)
-        self.ended = sorted(ended, key=_ended_ns)
-        self._readers: dict[int, list[int]] | None = None
-
-    def last_until(self, when: int) -> Operation | None:
-        """The last operation that ended until `when`."""
-        k = bisect_right(self.ended, when, key=_ended_ns)
-        return self.ended[k - 1] if k else None
-
-    def last_within(self, wait: Wait) -> Operation | None:
-        """The operation, issued before a wait, that ended last within it."""
-        for k in reversed(range(bisect_right(self.ended, wait.end_ns, key=_ended_ns))):
-            if self.ended[k].ended_ns <= wait.begin_ns:
-                break
-            if self.ended[k].number <= wait.pushed:
-                return self.ended[k]
-        return None
-
-    def find_awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
-        """The operations that a wait was for (None: all of them), and the time they were done; 0 if
-        none is known."""
-        if wait.target is None:
-            last = self.last_until(wait.end_ns)
-            if wait.kind == PAUSE and last is not None:
-                return ((last.number,), last.ended_ns) if last.number <= wait.pushed else ((), 0)
-            return None, 0 if last is None else last.ended_ns
-        numbers = {wait.operation} if 0 < wait.operation <= wait.pushed else set()
-        if wait.kind == "wait_to_write":
-            numbers.update(self._read_since(wait))
-        operations = self.trace.operations
-        return tuple(sorted(numbers)), max((operations[n - 1].ended_ns for n in numbers), default=0)
-
-    def _read_since(self, wait: Wait) -> list[int]:
-        """The operations pushed before `wait` that read the awaited Var as last written."""
-        if self._readers is None:
-            self._readers = defaultdict(list)
-            for operation in self.trace.operations:
-                for serial in operation.reads:
-                    self._readers[serial].append(operation.number)
-        numbers = self._readers.get(wait.target or 0, [])
-        return numbers[bisect_right(numbers, wait.operation) : bisect_right(numbers, wait.pushed)]
-
-
 class Edge(NamedTuple):
     """A node comes `ns` or more after the node `source` (-1: the begin of the trace)."""
 
@@ -186,34 +159,31 @@ class EventGraph:
         # Nodes 3 * i to 3 * i + 2 are of operation i, then of waits; idle nodes and notes follow.
         self._waits, self._idles = n, 3 * (n + len(waits))
         self._notes = self._idles + len(waits)
-        self._before, self._gap_ns = [-1] * (n + len(waits)), [0] * (n + len(waits))
+        # Of operations and waits: what their thread did before, and its own time since.
+        self._previous = [(-1, 0)] * (n + len(waits))
         for events in self.threads.values():
             last = -1
             for event in events:
                 i = self._index(event)
-                self._before[i], self._gap_ns[i] = last, event.gap_ns
+                self._previous[i] = last, event.gap_ns
                 operation = event.operation
                 last = 3 * i if operation is not None and not operation.inline else 3 * i + 2
         for operation in trace.operations:
             if operation.by:
-                gap_ns = operation.pushed_ns - trace[operation.by].began_ns
-                self._before[operation.number] = self.begin(operation.by)
-                self._gap_ns[operation.number] = max(0, gap_ns)
-        completions = Completions(trace)
+                gap_ns = max(0, operation.pushed_ns - trace[operation.by].began_ns)
+                self._previous[operation.number] = self.begin(operation.by), gap_ns
+        ended = (operation for operation in trace.operations if operation.ended_ns)
+        self._ended = sorted(ended, key=_ended_ns)
         self.awaited: list[tuple[tuple[int, ...] | None, int]] = []
         for wait in waits:
-            numbers, done_ns = completions.find_awaited(wait)
+            numbers, done_ns = self._find_awaited(wait)
             self.awaited.append((numbers, max(0, wait.end_ns - max(done_ns, wait.begin_ns))))
-        self._in_order = sorted(
-            range(len(waits)), key=lambda i: (waits[i].pushed, waits[i].begin_ns)
-        )
         # Of waits for everything: the idle node before, and the operations that came since.
         self._pending: dict[int, tuple[int, range]] = {}
-        last = pushed = -1
-        for i in self._in_order:
+        last, pushed = -1, 0
+        for i in sorted(range(len(waits)), key=lambda i: (waits[i].pushed, waits[i].begin_ns)):
             if self.awaited[i][0] is None:
-                since = range(max(pushed, 0) + 1, waits[i].pushed + 1)
-                self._pending[i] = last, since
+                self._pending[i] = last, range(pushed + 1, waits[i].pushed + 1)
                 last, pushed = self._idles + i, waits[i].pushed
         self._told: dict[int, list[Edge]] = defaultdict(list)
         if trace.notices:
@@ -269,7 +239,7 @@ class EventGraph:
 
     def _after_thread(self, i: int) -> list[Edge]:
         """What a thread, or an operation, does before it pushes or waits."""
-        node, gap_ns = self._before[i], self._gap_ns[i]
+        node, gap_ns = self._previous[i]
         kind = self.kind(node) if node >= 0 else "over"
         if kind == "end":
             return [Edge(node, gap_ns, "inline"), Edge(node - 2, gap_ns, "program")]
@@ -312,12 +282,43 @@ class EventGraph:
             if own:
                 self._told[3 * self._index(own[0])].append(Edge(node, 0, "told"))
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- waits -------------------------------------------------------------------------------------
 
-    def path(self, source: int, target: int, causes: Collection[str]) -> list[int]:
-        """The nodes of a shortest path over edges with these causes; empty if there is none."""
+    def _find_awaited(self, wait: Wait) -> tuple[tuple[int, ...] | None, int]:
+        """The operations that a wait was for (None: all of them), and the time they were done; 0 if
+        none is known."""
+        operations = self.trace.operations
+        if wait.target is None:
+            k = bisect_right(self._ended, wait.end_ns, key=_ended_ns)
+            if not k:
+                return None, 0
+            last = self._ended[k - 1]
+            if wait.kind == PAUSE:
+                return ((last.number,), last.ended_ns) if last.number <= wait.pushed else ((), 0)
+            return None, last.ended_ns
+        numbers = {wait.operation} if 0 < wait.operation <= wait.pushed else set()
+        if wait.kind == "wait_to_write":  # for the readers of the Var as last written, too
+            since = operations[max(wait.operation, 0) : wait.pushed]
+            numbers.update(reader.number for reader in since if wait.target in reader.reads)
+        return tuple(sorted(numbers)), max((operations[n - 1].ended_ns for n in numbers), default=0)
+
+    def last_within(self, wait: Wait) -> Operation | None:
+        """The operation, issued before a wait, that ended last within it."""
+        for k in reversed(range(bisect_right(self._ended, wait.end_ns, key=_ended_ns))):
+            if self._ended[k].ended_ns <= wait.begin_ns:
+                break
+            if self._ended[k].number <= wait.pushed:
+                return self._ended[k]
+        return None
+
+    # -- paths -------------------------------------------------------------------------------------
+
+    def path(self, x: int, y: int, causes: Collection[str]) -> list[int]:
+        """The nodes of a shortest path, over edges with these causes, from the end of operation `x`
+        to the begin of `y`; empty if there is none."""
+        source, target = self.end(x), self.begin(y)
         # Operations that come later have higher numbers, and all other nodes higher ones still.
-        low = 0 if self.trace._joined else source - source % 3
+        low = source - source % 3
         after = {target: -1}
         todo = [target]
         for node in todo:
@@ -332,35 +333,297 @@ class EventGraph:
             found.append(after[found[-1]])
         return found
 
+    def chain(self, x: int, y: int, causes: Collection[str] = ORDER) -> list[int]:
+        """A shortest chain of direct dependencies from operation `x` to `y`."""
+        nodes = self.path(x, y, causes)
+        return (
+            [x, *(self.what(n).number for n in nodes if self.kind(n) == "begin")] if nodes else []
+        )
+
+    def between(self, x: Operation, y: Operation) -> str:
+        """Why `y`, issued after `x`, cannot run beside it: "needs", "room", "waits", "child" (an
+        operation that needs `x` issues it), "inline", "worker", or "stream" in a trace of another
+        library; "" if it can. A wait counts for the thread that waited, and for each thread that
+        learned from it: by joining it, from its future, or from an event."""
+        trace = self.trace
+        if trace.lacks and x.worker == y.worker and not x.inline:
+            return "stream"
+        if self.path(x.number, y.number, VALUE):
+            return "needs"
+        if self.path(x.number, y.number, ORDER):
+            return "room"
+        if path := self.path(x.number, y.number, ISSUE):
+            return "waits" if any(map(self._passes, path)) else "child"
+        if x.inline and x.thread == y.thread:
+            return "inline"
+        return "worker" if x.place == y.place and trace.workers.get(x.place, 1) < 2 else ""
+
+    def wait_between(self, x: Operation, y: Operation) -> Wait | Notice | None:
+        """By what the program knew, before `y` was issued, that `x` was over: a wait, or what
+        another thread or an operation told; None: it did not know."""
+        path = self.path(x.number, y.number, ISSUE)
+        return next((what for node in path if (what := self._passes(node))), None)
+
+    def _passes(self, node: int) -> Wait | Notice | None:
+        """The wait that is over at a node, or what the thread learned there."""
+        kind, what = self.kind(node), self.what(node)
+        return what if kind == "over" or (kind == "note" and what.kind != "tell") else None
+
+    def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
+        """See `Trace.explain`."""
+        a, b = sorted(one.number if isinstance(one, Operation) else one for one in (a, b))
+        x, y = self.trace[a], self.trace[b]
+        if a == b:
+            raise ValueError(
+                f"explain: operation {a} and itself; name two operations by their numbers"
+            )
+        why = self.between(x, y)
+        return Explanation(x, y, why, self._sentences(why, x, y) if why else [])
+
+    def _sentences(self, why: str, x: Operation, y: Operation) -> list[str]:
+        """The links from `x` to `y`, in words."""
+        if why in ("needs", "room"):
+            chain = self.chain(x.number, y.number, VALUE if why == "needs" else ORDER)
+            return [words for a, b in pairwise(chain) for words in self._link(a, b)]
+        if why == "waits":
+            passed = self.wait_between(x, y)
+            assert passed is not None
+            return [
+                f"{x} is issued: {x.where}",
+                f"the program waits until it is over ({passed.kind}): {passed.where}",
+                f"{y} is issued only then: {y.where}",
+            ]
+        if why == "child":
+            path = self.path(x.number, y.number, ISSUE)
+            pushed = [self.what(node) for node in path if self.kind(node) == "push"]
+            child = [operation for operation in pushed if operation.by][-1]
+            parent = self.trace[child.by]
+            return [f"{parent} comes after {x}, and issues {child} while it runs: {child.where}"]
+        if why == "inline":
+            return [f"{x} is small and runs where it is called, before {y} is issued: {x.where}"]
+        return [f"both run at {y.worker if why == 'stream' else x.place}, one after the other"]
+
+    def _link(self, a: int, b: int) -> list[str]:
+        """Why operation `b` comes directly after `a`."""
+        trace, early, late = self.trace, self.trace[a], self.trace[b]
+        if a in trace.needs(b):
+            return [f"{early} makes a value: {early.where}", f"{late} reads it: {late.where}"]
+        shared = [v for v in (*early.reads, *early.writes) if v in late.writes]
+        makers = [o for o in trace.operations[: early.number] if shared and shared[0] in o.writes]
+        array = f"the array of {makers[0]}" if makers else "an array from before the trace"
+        does = "reads" if shared and shared[0] in early.reads else "writes"
+        return [
+            f"{early} {does} {array}: {early.where}",
+            f"{late} writes it, and makes room by waiting: {late.where}",
+        ]
+
     def times(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The earliest time of each moment after the begin of the trace, by the longest way that
-        leads there, and the node before it on that way."""
+        """The earliest time of each moment after the begin of the trace, by the longest path that
+        leads there, and the node before it on that path."""
+        nodes = [*range(3, self._idles), *(self._idles + at for at in self._pending)]
+        after = {n: [edge for edge in self.after(n) if edge.cause != "told"] for n in nodes}
         times, due = {-1: 0}, {-1: -1}
-        for node in self._sorted():
-            best, last = -1, -1
-            for before, ns, cause in self.after(node):
-                when = times.get(before, 0) + ns
-                if when > best and cause != "told":
-                    best, last = when, before
-            times[node], due[node] = max(best, 0), last
+        for node in TopologicalSorter(
+            {node: [edge.source for edge in edges] for node, edges in after.items()}
+        ).static_order():
+            for before, ns, _ in after.get(node, ()):
+                if times[before] + ns > times.get(node, -1):
+                    times[node], due[node] = times[before] + ns, before
+            times.setdefault(node, 0)
+            due.setdefault(node, -1)
         return times, due
 
-    def _sorted(self) -> Iterable[int]:
-        """The moments, each after those that lead to it."""
-        nodes: list[int] = []
-        waits = deque(self._in_order)
-        for i in range(1, self._waits + 1):
-            while waits and (i == self._waits or self.trace.waits[waits[0]].pushed < i):
-                at = waits.popleft()
-                if at in self._pending:
-                    nodes.append(self._idles + at)
-                first = 3 * (self._waits + at)
-                nodes += first, first + 1, first + 2
-            if i < self._waits:
-                nodes += 3 * i, 3 * i + 1, 3 * i + 2
-        if not self.trace._joined:
-            return nodes
-        # A rendezvous comes after operations that joined it later.
-        known = set(nodes)
-        before = {n: [edge.source for edge in self.after(n) if edge.source in known] for n in nodes}
-        return list(TopologicalSorter(before).static_order())
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """Why `second`, issued after `first`, must wait for it: in one of the words of
+    `EventGraph.between`, and as a chain of sentences. Both are empty if nothing forbids the
+    overlap. Print it to read it."""
+
+    first: Operation
+    second: Operation
+    why: str
+    chain: list[str]
+
+    def __str__(self) -> str:
+        if not self.chain:
+            return f"{self.second} may run beside {self.first}: nothing forbids it"
+        head = f"{self.second} cannot run beside {self.first}:"
+        return "\n    ".join([head, *self.chain])
+
+    __repr__ = __str__
+
+
+# -- the critical path -----------------------------------------------------------------------------
+
+
+class PathStep(NamedTuple):
+    """One link of the chain.
+
+    kind        "operation"; "issuing": the program's own time before a push or a wait; "wait": from
+                the end of the awaited operation until the program continued
+    name        of the operation, or the kind of wait
+    operation   its number, for "issuing" the number of the pushed operation; 0: none
+    site        the line of the program
+    begin_ns, end_ns    since the start of the trace, if only the path had delayed the step
+    """
+
+    kind: str
+    name: str
+    operation: int
+    site: Site | None
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def where(self) -> str:
+        """The line of the program: "train.py:12: y = nd.dot(x, w)"."""
+        return callsite.describe(self.site)
+
+
+#: Kinds of nodes -> what the time before them is.
+_STEPS = {"push": "issuing", "wait": "issuing", "end": "operation", "over": "wait"}
+
+
+class CriticalPath:
+    """The longest chain: `steps`, the earliest first, and its `length_ns`; `wall_ns` is the
+    duration of the run. Prints as a table of the lines with most time on the path."""
+
+    def __init__(self, trace: Trace):
+        graph = trace.events
+        times, due = graph.times()
+        self.length_ns = max(times.values())
+        self.wall_ns = trace.end_ns - trace.begin_ns
+        self.steps: list[PathStep] = []
+        # Of the moments that come last the first, and an operation's before a thread's.
+        last = [node for node, when in times.items() if when == self.length_ns]
+        node = min(last, key=lambda node: (graph.kind(node) != "end", node))
+        while node >= 0:
+            before, kind, what = due[node], graph.kind(node), graph.what(node)
+            if kind == "push" and graph.kind(before) == "begin":
+                kind, what = "end", graph.what(before)  # the part of its run before the push
+            if times[node] > times[before]:
+                name, number = (
+                    (what.kind, 0) if isinstance(what, Wait) else (what.name, what.number)
+                )
+                step = _STEPS[kind], name, number, what.site, times[before], times[node]
+                self.steps.append(PathStep(*step))
+            node = before
+        self.steps.reverse()
+
+    @property
+    def operations(self) -> list[int]:
+        """The numbers of the operations on the path."""
+        return [step.operation for step in self.steps if step.kind == "operation"]
+
+    def __str__(self) -> str:
+        share = 100 * self.length_ns / (self.wall_ns or 1)
+        lines = [
+            f"critical path: {self.length_ns / 1e6:.2f} ms of {self.wall_ns / 1e6:.2f} ms "
+            f"({share:.0f} %), {len(self.operations)} operations"
+        ]
+        by_line: dict[tuple[str, str], list[int]] = defaultdict(list)
+        where_of = cache(callsite.describe)  # a line has several sites
+        for step in self.steps:
+            by_line[step.kind, where_of(step.site)].append(step.end_ns - step.begin_ns)
+        most = sorted(by_line.items(), key=lambda item: -sum(item[1]))[:8]
+        for (kind, where), ns in most:
+            lines.append(f"{sum(ns) / 1e6:10.2f} ms  {kind:<9} {len(ns):>6} x  {where}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+class ScheduleBounds(NamedTuple):
+    """Bounds of a run, in ns.
+
+    wall_ns   how long the run took
+    work_ns   place -> the work of its operations over the number of its workers; links too
+    chain_ns  the longest chain
+    greedy_ns Graham's bound; None if operations ran at several places, or if the trace does not
+              show all that they need
+    """
+
+    wall_ns: int
+    work_ns: dict[str, float]
+    chain_ns: float
+    greedy_ns: float | None
+
+    @property
+    def least_ns(self) -> float:
+        """What no order of the operations beats."""
+        return max([self.chain_ns, *self.work_ns.values()])
+
+    @property
+    def reason(self) -> str:
+        """The bound that is the largest, in words."""
+        if self.chain_ns >= self.least_ns:
+            return "the longest chain"
+        place = max(self.work_ns, key=self.work_ns.__getitem__)
+        return f"the work of {place} on all its workers"
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.wall_ns / 1e6:.2f} ms; no order of these operations takes less than "
+            f"{self.least_ns / 1e6:.2f} ms ({self.reason})"
+        )
+        if self.greedy_ns is not None:
+            text += (
+                "; if all are pushed at once and no worker is idle while one is ready, any order "
+                f"takes at most {self.greedy_ns / 1e6:.2f} ms"
+            )
+        return text
+
+
+def bounds_of(trace: Trace) -> ScheduleBounds:
+    """The bounds of a trace; ValueError if no operation ran."""
+    if not any(operation.ran for operation in trace.operations):
+        raise ValueError("bounds: no operation ran while it was recorded")
+    workers = computing_threads(trace, recorded_threads(trace))
+    places = [operation.place for operation in trace.operations]
+    run_ns = [operation.run_ns for operation in trace.operations]
+    shares, longest = work_and_chain(trace, workers, places, run_ns)
+    greedy = None
+    if len(shares) == 1 and not trace.lacks:
+        ((place, share),) = shares.items()
+        greedy = share + (1 - 1 / workers[place]) * longest
+    return ScheduleBounds(trace.end_ns - trace.begin_ns, shares, longest, greedy)
+
+
+def work_and_chain(
+    trace: Trace, workers: Mapping[str, int], places: Sequence[str], run_ns: Sequence[float],
+    order: bool = True,
+) -> tuple[dict[str, float], float]:  # fmt: skip
+    """The work of each place over its workers, and the longest chain, if the operations ran at
+    these places and took so long. `order`: False if none comes after another."""
+    work: dict[str, float] = defaultdict(float)
+    chain = [0.0] * (len(trace.operations) + 1)  # by number: the longest chain that ends there
+    for operation, place, ns, (needs, room) in zip(trace.operations, places, run_ns, trace.order):
+        whole = least = float(ns)
+        if operation.number in trace.shared and operation.run_ns:  # idle workers took pieces
+            split, times = trace.shared[operation.number], ns / operation.run_ns
+            whole += times * (split.work_ns - split.ns)
+            least += times * (split.work_ns / workers[place] - split.ns)
+        work[place] += whole
+        before = needs + room if order else ()
+        chain[operation.number] = least + max((chain[number] for number in before), default=0.0)
+    return {place: ns / workers[place] for place, ns in work.items()}, max(chain)
+
+
+def recorded_threads(trace: Trace) -> dict[str, int]:
+    """The number of worker threads of each place that occurs in the trace."""
+    places = dict.fromkeys((operation.place for operation in trace.operations), 1)
+    return places | {"cpu": 1, **trace.workers}
+
+
+def computing_threads(trace: Trace, workers: Mapping[str, int]) -> dict[str, int]:
+    """The threads of each place that could compute: these workers, and the threads of the program
+    that computed inline beside them. The naive engine has no workers, and other libraries' are
+    counted with the callers: these are "workers" of the trace."""
+    callers = {operation.thread for operation in trace.operations if operation.inline}
+    if trace.engine_kind in ("", "naive"):
+        callers = set()
+    return {**workers, "cpu": workers["cpu"] + len(callers)}

@@ -20,18 +20,19 @@ class GpuTimes:
     """Start and end times of operations on their GPUs, available once they are done."""
 
     def __init__(self) -> None:
-        self._begun: dict[Operation, Any] = {}
-        self._found: list[tuple[Operation, Any, Any, Any]] = []
+        self._begun: dict[Operation | None, Any] = {}
+        self._found: list[tuple[Any, Any, Any, Any]] = []
 
-    def issue(self, operation: Operation, lane: Any) -> None:
+    def issue(self, operation: Operation | None, lane: Any) -> None:
         """Called before the work of an operation is put on a lane's stream."""
-        with suppress(Exception):  # of a failed GPU; the operation itself reports the error
-            self._begun[operation] = lane.timestamp()
+        if operation is not None:
+            with suppress(Exception):  # of a failed GPU; the operation itself reports the error
+                self._begun[operation] = lane.timestamp()
 
-    def issued(self, operation: Operation, lane: Any) -> None:
+    def issued(self, operation: Operation | None, lane: Any) -> None:
         """Called after the work of an operation is on the stream."""
-        begin = self._begun.pop(operation, None)
-        if begin is not None:
+        if operation in self._begun:
+            begin = self._begun.pop(operation)
             with suppress(Exception):
                 self._found.append((operation, lane.device, begin, lane.timestamp()))
 

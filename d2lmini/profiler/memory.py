@@ -26,20 +26,19 @@ other results of operations within `autograd.record` are activations, and the re
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, overload
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.context import Context
-from d2lmini.profiler.records import Change
+from d2lmini.profiler.records import Change, Operation
 from d2lmini.profiler.summary import align, shorten
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.records import Copy
     from d2lmini.profiler.tracing import Trace
 
 #: Roles of memory in training.
@@ -48,18 +47,21 @@ ROLES = ("weights", "gradients", "optimizer state", "activations", "other")
 #: Bytes over time, as steps: [(ns, bytes from then on), ...].
 Curve = list[tuple[int, int]]
 
+#: A change, and of an allocation the operation that made the array; None: the program filled it
+#: itself.
+Made = tuple[Change, Operation | None]
 
-class ChangeList(Sequence[Change]):
+
+class ChangeList:
     """A trace's memory changes, in order. A call returns the report.
 
     A hook calls `add`. A change is kept as eight numbers, an eighth of the bytes of a record, which
-    is made on access."""
+    is made when the list is read."""
 
     def __init__(self, trace: Trace):
         self._trace = trace
         self._numbers = array("q")
-        self._others: list[Any] = []  # contexts and lines, which rows name by their index
-        self._index: dict[Any, int] = {}
+        self._others: dict[Any, int] = {}  # contexts and lines, with the numbers that rows have
 
     def __call__(self) -> MemoryReport:
         self._trace.refuse("memory()")
@@ -70,41 +72,19 @@ class ChangeList(Sequence[Change]):
         site: Site | None = None, live: int = 0, cached: int = 0,
     ) -> None:  # fmt: skip
         """Append a change."""
-        self._numbers.extend((
-            when_ns, self._number(ctx), nbytes, operation, serial, self._number(site), live, cached
-        ))  # fmt: skip
+        known = self._others
+        place, line = known.setdefault(ctx, len(known)), known.setdefault(site, len(known))
+        self._numbers.extend((when_ns, place, nbytes, operation, serial, line, live, cached))
 
     def append(self, change: Change) -> None:
         """Append a record."""
         self.add(*change)
 
-    def _number(self, value: Any) -> int:
-        number = self._index.get(value)
-        if number is None:
-            self._others.append(value)
-            number = self._index[value] = len(self._others) - 1
-        return number
-
-    def _change(self, row: int) -> Change:
-        when_ns, ctx, nbytes, operation, serial, site, live, cached = self._numbers[
-            8 * row : 8 * row + 8
-        ]
-        made = when_ns, self._others[ctx], nbytes, operation, serial, self._others[site]
-        return Change(*made, live, cached)
-
     def __iter__(self) -> Iterator[Change]:
-        return map(self._change, range(len(self)))
-
-    def __len__(self) -> int:
-        return len(self._numbers) // 8
-
-    @overload
-    def __getitem__(self, index: int) -> Change: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Change]: ...
-    def __getitem__(self, index: int | slice) -> Change | list[Change]:
-        rows = range(len(self))[index]
-        return self._change(rows) if isinstance(rows, int) else [self._change(i) for i in rows]
+        others, numbers = list(self._others), iter(self._numbers)
+        for when_ns, place, nbytes, operation, serial, line, live, cached in zip(*[numbers] * 8):
+            made = when_ns, others[place], nbytes, operation, serial, others[line]
+            yield Change(*made, live, cached)
 
 
 @dataclass(slots=True)
@@ -135,8 +115,7 @@ class DeviceMemory:
     peak_bytes, peak_ns      the maximum of live, and its time
     older_bytes    bytes of older arrays at the peak
     holders        owners of the rest at the peak, the largest first
-    by_role        for each of ROLES a curve; together they are `live`
-    roles          for each of ROLES its bytes at the peak
+    begin_roles, roles       for each of ROLES its bytes at the start, and at the peak
     """
 
     ctx: Context
@@ -147,7 +126,7 @@ class DeviceMemory:
     peak_ns: int
     older_bytes: int
     holders: list[LineAllocation]
-    by_role: dict[str, Curve]
+    begin_roles: dict[str, int]
     roles: dict[str, int]
 
     @property
@@ -161,7 +140,10 @@ class DeviceMemory:
         return max((nbytes for _, nbytes in self.pending), default=0)
 
     def __str__(self) -> str:
-        rows = [(_mb(holder.nbytes), str(holder.arrays), *_who(holder)) for holder in self.holders]
+        rows = [
+            (_mb(x.nbytes), str(x.arrays), x.name or "(the program)", shorten(x.where, 70))
+            for x in self.holders
+        ]
         if self.older_bytes:
             rows.append((_mb(self.older_bytes), "", "", "from before the trace"))
         lines = [
@@ -175,12 +157,11 @@ class DeviceMemory:
 
 
 class MemoryReport:
-    """`DeviceMemory` of every device that allocated or freed memory: report[ctx]; `copies`, NumPy's
-    arrays that the program got, with the lines that held them at their peak. Prints as tables."""
+    """`DeviceMemory` of every device that allocated or freed memory: report[ctx]. Prints as
+    tables."""
 
-    def __init__(self, devices: dict[Context, DeviceMemory], copies: list[LineAllocation]):
+    def __init__(self, devices: dict[Context, DeviceMemory]):
         self.devices = devices
-        self.copies = copies
 
     def __getitem__(self, ctx: Context) -> DeviceMemory:
         if ctx not in self.devices:
@@ -192,156 +173,81 @@ class MemoryReport:
         return iter(self.devices.values())
 
     def __str__(self) -> str:
-        tables = [str(device) for device in self]
-        if self.copies:
-            most = sum(line.nbytes for line in self.copies)
-            head = f"NumPy arrays that the program got (asnumpy, ...): {_mb(most)} at the peak"
-            rows = [(_mb(x.nbytes), str(x.arrays), shorten(x.where, 70)) for x in self.copies]
-            tables.append("\n".join([head, *align(rows, ">><")]))
-        return "\n\n".join(tables) or "no memory was taken or given back"
+        return "\n\n".join(map(str, self)) or "no memory was taken or given back"
 
     __repr__ = __str__
 
 
 def report_of(trace: Trace) -> MemoryReport:
     """Add up the memory changes of a trace."""
-    changes: dict[Context, list[Change]] = defaultdict(list)
+    first: dict[int, Operation] = {}  # of each Var the operation that wrote it first
+    for operation in trace.operations:
+        for serial in operation.writes:
+            first.setdefault(serial, operation)
+    changes: dict[Context, list[Made]] = defaultdict(list)
     for change in trace.memory:
-        changes[change.ctx].append(change)
-    maker = _Makers(trace)
-    found = {ctx: _device(ctx, changes[ctx], trace, maker) for ctx in changes}
-    return MemoryReport(found, _copies_at_peak(trace.copies))
+        maker = trace[change.operation] if change.operation else None
+        if change.nbytes > 0 and not (change.operation or change.site):
+            maker = first.get(change.serial)
+        changes[change.ctx].append((change, maker))
+    return MemoryReport({ctx: _device(ctx, found, trace) for ctx, found in changes.items()})
 
 
-def _copies_at_peak(copies: Iterable[Copy]) -> list[LineAllocation]:
-    """The lines that held NumPy's copies of arrays when these were largest."""
-    held: dict[Site | None, LineAllocation] = {}
-    now = most = 0
-    at_peak: list[LineAllocation] = []
-    for copy in copies:
-        line = held.setdefault(callsite.same_line(copy.site), LineAllocation("", copy.site))
-        line.nbytes += copy.nbytes
-        line.arrays += 1 if copy.nbytes > 0 else -1
-        now += copy.nbytes
-        if now > most:
-            most, at_peak = now, [replace(line) for line in held.values() if line.nbytes > 0]
-    return sorted(at_peak, key=lambda line: -line.nbytes)
-
-
-class _Makers:
-    """Finds the maker of an array: the operation that first wrote its Var."""
-
-    def __init__(self, trace: Trace):
-        self.trace = trace
-        self.first: dict[int, int] = {}
-        for operation in trace.operations:
-            for serial in operation.writes:
-                self.first.setdefault(serial, operation.number)
-        self.line = cache(callsite.same_line)  # a key that all sites of one line share
-
-    def number(self, change: Change) -> int:
-        """The number of the operation; 0: the program filled the array itself."""
-        return change.operation or (0 if change.site else self.first.get(change.serial, 0))
-
-    def role(self, change: Change) -> str:
-        """The role of an allocation."""
-        number = self.number(change)
-        known = self.trace.roles.get(change.serial)
-        if known is None and self.trace.recording[number - 1 : number] == b"\1":
-            return "activations"
-        return known or "other"
-
-    def key(self, change: Change) -> tuple[str, Site | None]:
-        """The operation's name, and the line."""
-        number = self.number(change)
-        if not number:
-            return "", change.site
-        return self.trace[number].name, self.trace[number].site
-
-
-def _device(ctx: Context, changes: list[Change], trace: Trace, maker: _Makers) -> DeviceMemory:
-    begin = _begin_bytes(changes)
-    live = [(trace.begin_ns, begin)]
-    now, peak, peak_at = begin, begin, 0
-    for i, change in enumerate(changes, 1):
-        now += change.nbytes
-        live.append((change.when_ns, now))
-        if now > peak:
-            peak, peak_at = now, i
-    there: dict[int, Change] = {}  # live at the peak, by serial number
-    for change in changes[:peak_at]:
+def _device(ctx: Context, changes: list[Made], trace: Trace) -> DeviceMemory:
+    net = 0
+    for change, _ in changes:
+        net += change.nbytes
         if change.nbytes > 0:
-            there[change.serial] = change
+            begin = change.live - net  # the pool's figure at the first allocation tells
+            break
+    else:
+        begin = -net  # at least all that was freed
+    sums = accumulate((change.nbytes for change, _ in changes), initial=begin)
+    live = list(zip((trace.begin_ns, *(change.when_ns for change, _ in changes)), sums))
+    peak_at = max(range(len(live)), key=lambda i: live[i][1])
+    peak_ns, peak_bytes = live[peak_at]
+    older = trace.older.get(str(ctx), {})
+    begin_roles = {**dict.fromkeys(ROLES, 0), **older, "other": begin - sum(older.values())}
+    roles = dict(begin_roles)
+    there: dict[int, tuple[str, Made]] = {}  # live at the peak, by serial number
+    for change, maker in changes[:peak_at]:
+        role = trace.roles.get(change.serial, "other")
+        if change.nbytes > 0:
+            in_record = maker and trace.recording[maker.number - 1 : maker.number] == b"\1"
+            if in_record and change.serial not in trace.roles:
+                role = "activations"
+            there[change.serial] = role, (change, maker)
         else:
-            there.pop(change.serial, None)
-    holders = _sum_up(there.values(), maker)
+            role, _ = there.pop(change.serial, (role, None))
+        roles[role] += change.nbytes
+    holders = _sum_up(made for _, made in there.values())
+    older_bytes = peak_bytes - sum(holder.nbytes for holder in holders)
     return DeviceMemory(
-        ctx, live, _pending(changes, trace, maker), begin, peak,
-        changes[peak_at - 1].when_ns if peak_at else trace.begin_ns,
-        peak - sum(holder.nbytes for holder in holders), holders,
-        *_by_role(ctx, changes, peak_at, begin, trace, maker),
+        ctx, live, _pending(changes, trace), begin, peak_bytes, peak_ns, older_bytes, holders,
+        begin_roles, roles,
     )  # fmt: skip
 
 
-def _by_role(
-    ctx: Context, changes: list[Change], peak_at: int, begin: int, trace: Trace, maker: _Makers
-) -> tuple[dict[str, Curve], dict[str, int]]:
-    """The live bytes of each role over time, and at the peak, after `peak_at` changes."""
-    older = trace.older.get(str(ctx), {})
-    now = {role: older.get(role, 0) for role in ROLES}
-    now["other"] = begin - sum(older.values())
-    curves = {role: [(trace.begin_ns, nbytes)] for role, nbytes in now.items()}
-    at_peak = dict(now)
-    roles: dict[int, str] = {}  # of living arrays
-    for i, change in enumerate(changes, 1):
-        if change.nbytes > 0:
-            role = roles[change.serial] = maker.role(change)
-        else:
-            role = roles.pop(change.serial, "") or trace.roles.get(change.serial, "other")
-        now[role] += change.nbytes
-        curves[role].append((change.when_ns, now[role]))
-        if i == peak_at:
-            at_peak = dict(now)
-    return curves, at_peak
-
-
-def _begin_bytes(changes: list[Change]) -> int:
-    """Live bytes before the first change: the pool's figures at the first allocation tell."""
-    net = 0
-    for change in changes:
-        net += change.nbytes
-        if change.nbytes > 0:
-            return change.live - net
-    return -net  # at least all that was freed
-
-
-def _sum_up(changes: Iterable[Change], maker: _Makers) -> list[LineAllocation]:
+def _sum_up(changes: Iterable[Made]) -> list[LineAllocation]:
     found: dict[Any, LineAllocation] = {}
-    for change in changes:
-        name, site = maker.key(change)
-        holder = found.setdefault((name, maker.line(site)), LineAllocation(name, site))
+    for change, maker in changes:
+        name, site = ("", change.site) if maker is None else (maker.name, maker.site)
+        key = name, callsite.same_line(site)
+        holder = found.setdefault(key, LineAllocation(name, site))
         holder.nbytes += change.nbytes
         holder.arrays += 1
     return sorted(found.values(), key=lambda chunk: -chunk.nbytes)
 
 
-def _pending(changes: list[Change], trace: Trace, maker: _Makers) -> Curve:
-    steps: list[tuple[int, int]] = []
-    for change in changes:
-        number = maker.number(change) if change.nbytes > 0 else 0
-        if number and not trace[number].inline:
-            steps.append((trace[number].pushed_ns, change.nbytes))
-            steps.append((trace[number].ended_ns or trace.end_ns, -change.nbytes))
-    now, curve = 0, [(trace.begin_ns, 0)]
-    for when_ns, nbytes in sorted(steps):
-        now += nbytes
-        curve.append((when_ns, now))
-    return curve
+def _pending(changes: Iterable[Made], trace: Trace) -> Curve:
+    steps: Counter[int] = Counter({trace.begin_ns: 0})
+    for change, maker in changes:
+        if change.nbytes > 0 and maker and not maker.inline:
+            steps[maker.pushed_ns] += change.nbytes
+            steps[maker.ended_ns or trace.end_ns] -= change.nbytes
+    times = sorted(steps)
+    return list(zip(times, accumulate(steps[when_ns] for when_ns in times)))
 
 
 def _mb(nbytes: int) -> str:
     return f"{nbytes / 1e6:.2f} MB"
-
-
-def _who(holder: LineAllocation) -> tuple[str, str]:
-    return holder.name or "(the program)", shorten(holder.where, 70)

@@ -11,15 +11,14 @@ operation's cost formula; a rate is their total divided by the total run time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING
 
 from d2lmini.base import callsite
 
 if TYPE_CHECKING:
-    from d2lmini.base.callsite import Site
     from d2lmini.profiler.tracing import Trace
 
 #: Values of `by`: what the rows are.
@@ -31,45 +30,27 @@ HEAD = ("place", "count", "total", "mean", "arithmetic", "memory")
 SHOWN = 40
 
 
-@dataclass(frozen=True)
+@dataclass
 class SummaryRow:
     """One operation, or the operations of one line, at one place: their count, total time, FLOPs
     and bytes. `name` is the operation's name, or the line: "train.py:12: l.backward()"."""
 
     name: str
     place: str
-    count: int
-    total_s: float
-    flops: float
-    nbytes: float
-
-    @property
-    def mean_s(self) -> float:
-        """The mean duration."""
-        return self.total_s / self.count
-
-    @property
-    def flops_per_s(self) -> float:
-        """The achieved FLOP/s."""
-        return self.flops / self.total_s if self.total_s else 0.0
-
-    @property
-    def bytes_per_s(self) -> float:
-        """The achieved memory traffic per second."""
-        return self.nbytes / self.total_s if self.total_s else 0.0
+    count: int = 0
+    total_s: float = 0.0
+    flops: float = 0.0
+    nbytes: float = 0.0
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The printed cells."""
+        """The printed cells: with the mean duration, and the achieved rates."""
+        per_s = 1 / self.total_s if self.total_s else 0.0
         return (
-            shorten(self.name, 60),
-            self.place,
-            f"{self.count}",
-            in_time(self.total_s),
-            in_time(self.mean_s),
-            in_rate(self.flops_per_s, "FLOP/s"),
-            in_rate(self.bytes_per_s, "B/s"),
-        )
+            shorten(self.name, 60), self.place, f"{self.count}", in_time(self.total_s),
+            in_time(self.total_s / self.count), in_rate(self.flops * per_s, "FLOP/s"),
+            in_rate(self.nbytes * per_s, "B/s"),
+        )  # fmt: skip
 
 
 class Summary:
@@ -97,16 +78,9 @@ def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
     >>> align([("a", "1", "x"), ("bcd", "10", "")], "<><")
     ['a     1  x', 'bcd  10']
     """
-    columns = [
-        (max(map(len, column)), side)
-        for column, side in zip(zip(*rows, strict=True), sides.ljust(len(rows[0]), ">"))
-    ]
-    return [
-        "  ".join(
-            f"{cell:{side}{width}}" for cell, (width, side) in zip(row, columns, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    formats = [f"{side}{width}" for side, width in zip(sides.ljust(len(widths), ">"), widths)]
+    return ["  ".join(map(format, row, formats)).rstrip() for row in rows]
 
 
 def shorten(text: str, length: int) -> str:
@@ -140,35 +114,25 @@ def summary_of(trace: Trace, by: str = "operation") -> Summary:
     """See `Trace.summary`. ValueError for an unknown `by`."""
     if by not in KEYS:
         raise ValueError(f"summary: by={by!r}; it can be one of {', '.join(KEYS)}")
-    calls: Counter[tuple[str, str, Any]] = Counter()
-    run_ns: Counter[tuple[str, str]] = Counter()
-    lines: dict[Site | None, str] = {}
+    rows: dict[tuple[str, str], SummaryRow] = {}
     missed = 0
+    # Operations of one kind share their footprint, so it is evaluated once for all of them.
+    where_of, cost_of = cache(callsite.describe), cache(lambda footprint: footprint())
     for operation in trace.operations:
         if operation.failure is not None or not operation.ran:
             missed += 1
             continue
-        name, site = operation.name, operation.site
+        name, place = operation.name, operation.place
         if by == "line":
-            if site not in lines:
-                lines[site] = callsite.describe(site)
-            name = lines[site]
-        calls[name, operation.place, operation.footprint] += 1
-        run_ns[name, operation.place] += operation.run_ns
-    count: Counter[tuple[str, str]] = Counter()
-    flops: Counter[tuple[str, str]] = Counter()
-    nbytes: Counter[tuple[str, str]] = Counter()
-    # Calls of one kind share their cost function, so it is evaluated once for all of them.
-    for (name, place, footprint), n in calls.items():
-        count[name, place] += n
-        if footprint is not None:
-            cost = footprint()
-            flops[name, place] += n * cost.flops
-            nbytes[name, place] += n * cost.nbytes
-    rows = [
-        SummaryRow(*key, count[key], run_ns[key] / 1e9, flops[key], nbytes[key]) for key in count
-    ]
-    return Summary(sorted(rows, key=lambda row: -row.total_s), missed, by)
+            name = where_of(operation.site)
+        row = rows.setdefault((name, place), SummaryRow(name, place))
+        row.count += 1
+        row.total_s += operation.run_ns / 1e9
+        if operation.footprint is not None:
+            cost = cost_of(operation.footprint)
+            row.flops += cost.flops
+            row.nbytes += cost.nbytes
+    return Summary(sorted(rows.values(), key=lambda row: -row.total_s), missed, by)
 
 
 def timetable(trace: Trace) -> str:

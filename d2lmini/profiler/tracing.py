@@ -43,12 +43,26 @@ from d2lmini.engine.order import Before, ancestors, order_of
 from d2lmini.engine.scheduler import find_lane_time, thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.cpu_time import LONG_US, CpuTimes, OffCpu, split_off_cpu
-from d2lmini.profiler.evidence import Evidence
+from d2lmini.profiler.event_graph import (
+    CriticalPath,
+    EventGraph,
+    Explanation,
+    ScheduleBounds,
+    bounds_of,
+)
+from d2lmini.profiler.evidence import LONG_US, CpuTimes, OffCpu, split_off_cpu
 from d2lmini.profiler.gpu import GpuTimes
 from d2lmini.profiler.memory import ChangeList
-from d2lmini.profiler.recorder import Recorder, serial_of, this_thread
-from d2lmini.profiler.records import Copy, Notice, Operation, SplitRecord
+from d2lmini.profiler.records import (
+    Copy,
+    Notice,
+    Operation,
+    Recorder,
+    SplitRecord,
+    serial_of,
+    this_thread,
+)
+from d2lmini.profiler.summary import Summary, summary_of, timetable
 from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
@@ -56,13 +70,7 @@ if TYPE_CHECKING:
     from d2lmini.context import Context
     from d2lmini.draw.picture import Picture
     from d2lmini.profiler.account import Account
-    from d2lmini.profiler.critical_path import CriticalPath
-    from d2lmini.profiler.diff import Diff
-    from d2lmini.profiler.event_graph import EventGraph
-    from d2lmini.profiler.obstacles import Explanation
     from d2lmini.profiler.replay import Prediction
-    from d2lmini.profiler.schedule_bounds import ScheduleBounds
-    from d2lmini.profiler.summary import Summary
 
 #: The kind of the wait at the end of a trace, which does not belong to the program.
 CLOSING = "end of profile"
@@ -98,6 +106,11 @@ class Trace(Recorder):
     """
 
     operations: list[Operation]
+    begin_ns = end_ns = left_ns = blas_threads = cores = 0
+    thread = engine_kind = ""
+    recorded: Trace | None = None
+    prediction: Prediction | None = None
+    _closing = _timing = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,30 +119,17 @@ class Trace(Recorder):
         self.memory = ChangeList(self)
         self.notices: list[Notice] = []
         self.copies: list[Copy] = []
-        self.begin_ns = self.end_ns = 0
-        self.thread = ""
         self.workers: dict[str, int] = {}
-        self.blas_threads = 0
-        self.left_ns = 0
         self.shared: dict[int, SplitRecord] = {}
-        self._shares: list[tuple[int, int, int, int, int, bool]] = []
-        self.recorded: Trace | None = None
-        self.cores = 0
-        self.engine_kind = ""
         self.recording = bytearray()
         self.roles: dict[int, str] = {}
         self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
-        self.prediction: Prediction | None = None
-        # Of operations in a loaded trace: Vars that they came to read after their push.
-        self._joined: dict[int, tuple[int, ...]] = {}
+        self.cpu = CpuTimes()
+        self._gpu_times = GpuTimes()
         self._order: list[Before] = []
         self._ancestors: dict[int, set[int]] = {}
         self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
-        self._closing = False
-        self._gpu_times = GpuTimes()
-        self.cpu = CpuTimes()
-        self._timing = False
 
     def begin(self) -> None:
         """Record the machine's configuration and start to listen."""
@@ -156,9 +156,8 @@ class Trace(Recorder):
         instrument.remove(self)
         self.end_ns = engine.current.clock()
         self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
-        self._resolve_shares()
         if self._timing:
-            Evidence(self).judge(*self.cpu.finish(self.begin_ns, self.end_ns))
+            self.cpu.finish(self)
         self._gpu_times.resolve()
         self._resolve_waits()
 
@@ -186,9 +185,8 @@ class Trace(Recorder):
         self.recording.append(modes.recording)
         for var in writes:
             pool = var.pool
-            self.memory.add(
-                end_ns, ctx, var.nbytes, 0, var.serial, None, pool.live, pool.cached
-            )  # fmt: skip
+            made = 0, var.serial, None, pool.live, pool.cached
+            self.memory.add(end_ns, ctx, var.nbytes, *made)
         if self._timing:
             self.cpu.note(end_ns)
 
@@ -211,30 +209,22 @@ class Trace(Recorder):
             self.cpu.note(operation.ended_ns, task.predicted_us >= LONG_US)
 
     def issue(self, task: Task, lane: Any) -> None:
-        operation = self._open.get(task)
-        if operation is not None:
-            self._gpu_times.issue(operation, lane)
+        self._gpu_times.issue(self._open.get(task), lane)
 
     def issued(self, task: Task, lane: Any) -> None:
-        operation = self._open.get(task)
-        if operation is not None:
-            self._gpu_times.issued(operation, lane)
+        self._gpu_times.issued(self._open.get(task), lane)
 
     def share(
         self, task: Task, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
     ) -> None:
-        operation = self._open.get(task)
-        if operation is not None:
-            ns = engine.current.clock() - begin_ns
-            self._shares.append((operation.number, pieces, ns, over_ns - begin_ns, own, late))
-
-    def _resolve_shares(self) -> None:
-        """Sum up the parts of each operation that were split."""
-        for number, pieces, ns, own_ns, own, late in self._shares:
-            most, before, worked, ever = self.shared.get(number, SplitRecord(0, 0, 0, False))
-            work_ns = worked + (own_ns * pieces // own if own else ns)
-            split = SplitRecord(max(most, pieces), before + ns, work_ns, late or ever)
-            self.shared[number] = split
+        operation, ns = self._open.get(task), engine.current.clock() - begin_ns
+        if operation is not None:  # which may be split several times
+            known = self.shared.get(operation.number, SplitRecord(0, 0, 0, False))
+            work_ns = (over_ns - begin_ns) * pieces // own if own else ns
+            self.shared[operation.number] = SplitRecord(
+                max(known.pieces, pieces), known.ns + ns, known.work_ns + work_ns,
+                late or known.late,
+            )  # fmt: skip
 
     def wait(self, kind: str, target: Any, site: Any, begin_ns: int, end_ns: int) -> None:
         if self._timing:
@@ -248,17 +238,17 @@ class Trace(Recorder):
             ))  # fmt: skip
 
     def tell(self, token: int) -> None:
-        self._note(token, "tell")
+        self.told(token, "tell")
 
     def told(self, token: int, kind: str) -> None:
-        self._note(token, kind)
-
-    def _note(self, token: int, kind: str) -> None:
-        operation = self._open.get(thread_state.task)
-        number = 0 if operation is None else operation.number
         waits = len(self._waits) + len(self._waits.pending)
-        made = number, self.count, waits, callsite.find()
+        made = self._running_number(), self.count, waits, callsite.find()
         self.notices.append(Notice(token, kind, this_thread(), *made))
+
+    def _running_number(self) -> int:
+        """The number of the operation that this thread runs; 0: none."""
+        operation = self._open.get(thread_state.task)
+        return 0 if operation is None else operation.number
 
     def copied(self, array: Any) -> None:
         site, nbytes = callsite.find(), array.nbytes
@@ -269,17 +259,14 @@ class Trace(Recorder):
         self.copies.append(Copy(self._clock(), -nbytes, site))
 
     def alloc(self, ctx: Any, nbytes: int, var: Any) -> None:
-        operation = self._open.get(thread_state.task)
-        number, site = 0 if operation is None else operation.number, None
+        site = None
         if thread_state.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills the array itself
-        pool, now = var.pool, engine.current.clock()
-        self.memory.add(
-            now, ctx, nbytes, number, serial_of(var), site, pool.live, pool.cached
-        )  # fmt: skip
+        pool, made = var.pool, (self._running_number(), serial_of(var), site)
+        self.memory.add(self._clock(), ctx, nbytes, *made, pool.live, pool.cached)
 
     def free(self, ctx: Any, nbytes: int, serial: int) -> None:
-        self.memory.add(engine.current.clock(), ctx, -nbytes, 0, serial)
+        self.memory.add(self._clock(), ctx, -nbytes, 0, serial)
 
     @property
     def seconds(self) -> float:
@@ -301,8 +288,7 @@ class Trace(Recorder):
         return self.operations[number - 1]
 
     def needs(self, number: int) -> tuple[int, ...]:
-        """The operations whose results operation `number` uses: earlier ones; for a rendezvous of
-        devices also later ones, since it waits for all parts."""
+        """The earlier operations whose results operation `number` uses."""
         return self.order[number - 1][0]
 
     def makes_room(self, number: int) -> tuple[int, ...]:
@@ -318,7 +304,7 @@ class Trace(Recorder):
     def order(self) -> list[Before]:
         """For every operation the ones it needs and the ones it makes room for."""
         if len(self._order) != len(self.operations):
-            self._order = order_of(self.operations, self._joined)
+            self._order = order_of(self.operations)
             self._ancestors.clear()
         return self._order
 
@@ -331,8 +317,6 @@ class Trace(Recorder):
     @property
     def events(self) -> EventGraph:
         """The moments of the run and what had to come before each; see `profiler.event_graph`."""
-        from d2lmini.profiler.event_graph import EventGraph
-
         built_of = len(self.operations), len(self.waits), self.end_ns
         known, graph = self._events
         if graph is None or known != built_of or not self.end_ns:
@@ -356,18 +340,16 @@ class Trace(Recorder):
 
         return timeline_of(self, title, length_s, label, accent)
 
-    def graph(self, first: int = 1, last: int | None = None, lines: bool = True) -> Picture:
-        """The dependency graph, as a picture that prints as text: operations number `first` to
-        `last`, with the line that issued each if `lines`. ValueError for none, or for too many."""
+    def graph(self, lines: bool = True) -> Picture:
+        """The dependency graph, as a picture that prints as text, with the line that issued each
+        operation if `lines`. ValueError for no operation, or for too many."""
         from d2lmini.profiler.draw import graph_of
 
-        return graph_of(self, first, last, lines)
+        return graph_of(self, lines)
 
     def summary(self, by: str = "operation") -> Summary:
         """Count, duration and rates of each operation, or of each line that issued operations
         (by="line"), at each place; the longest total first."""
-        from d2lmini.profiler.summary import summary_of
-
         return summary_of(self, by)
 
     def account(self, cores: int | None = None) -> Account:
@@ -379,27 +361,23 @@ class Trace(Recorder):
 
     def off_cpu(self) -> dict[int, OffCpu]:
         """For each operation whose CPU time is known, by its number: how long it did not compute,
-        by cause; see `profiler.cpu_time`."""
+        by cause; see `profiler.evidence`."""
         return split_off_cpu(self.operations, self.cpu.times, self.cpu.pauses)
 
     def bounds(self) -> ScheduleBounds:
         """How short the run could have been: work over workers, the longest chain, the links, and
         Graham's bound; prints as a sentence. ValueError if nothing ran."""
-        from d2lmini.profiler.schedule_bounds import bounds_of
-
         return bounds_of(self)
 
     def critical_path(self) -> CriticalPath:
         """The longest chain of operations, pushes and waits; prints as a table."""
-        from d2lmini.profiler.critical_path import CriticalPath
-
         return CriticalPath(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
         ends in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace
         without `recorded`. OSError if the system refuses."""
-        from d2lmini.profiler.chrome import save
+        from d2lmini.profiler.trace_file import save
 
         save(self, path)
 
@@ -431,16 +409,7 @@ class Trace(Recorder):
         """Why two operations, or those of these numbers, can never overlap: the chain of reads,
         writes and lines that forbids it in every legal schedule; prints as text. IndexError for an
         unknown number, ValueError if `a` is `b`."""
-        from d2lmini.profiler.obstacles import explain
-
-        return explain(self, a, b)
-
-    def diff(self, other: Trace) -> Diff:
-        """Differences in `other`, a run of the same program after a change: operations added or
-        removed, waits, times; prints as a table."""
-        from d2lmini.profiler.diff import Diff
-
-        return Diff(self, other)
+        return self.events.explain(a, b)
 
     def refuse(self, question: str) -> None:
         """MXNetError with the reason if the trace lacks what the question needs."""
@@ -466,8 +435,6 @@ class Trace(Recorder):
                 waits[i] = wait._replace(operation=numbers[k - 1] if k else 0)
 
     def __str__(self) -> str:
-        from d2lmini.profiler.summary import timetable
-
         return timetable(self)
 
     def __repr__(self) -> str:
@@ -516,6 +483,15 @@ class Profile(Scope):
     def left(self, kind: type[BaseException] | None) -> None:
         if kind is None:
             engine.waitall()
+
+
+def load(path: str | PathLike[str]) -> Trace:
+    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's
+    profiler; JSON, compressed or not. MXNetError, with the place in the file, if it is neither or
+    damaged; OSError if it cannot be read."""
+    from d2lmini.profiler.trace_file import load
+
+    return load(path, Trace())
 
 
 def profile() -> Profile:

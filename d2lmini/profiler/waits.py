@@ -1,6 +1,6 @@
-"""The ledger of waits: line, duration, awaited operation, and the operations held up by the wait.
+"""Waits: the ledger of those in a trace, and the lint that finds hidden ones.
 
->>> from d2lmini import nd, profile
+>>> from d2lmini import lint_waits, nd, profile
 >>> with profile() as trace:
 ...     x = nd.ones((2, 2))
 ...     for _ in range(3):
@@ -11,30 +11,52 @@
 >>> row.kind, row.times, row.awaited.name, row.held, row.held_first.name
 ('float', 3, 'sum', 7, '_plus_scalar')
 
-The ledger is complete, since all waits pass through one function (`engine/engine.py`). A star marks
-hidden waits, whose line does not say that it waits (`d2lmini.lint_waits`).
+The ledger is complete, since all waits pass through one function (`engine/engine.py`). While the
+program waits it issues nothing. The operations it issued next, until its next wait, were *held*.
+Those among them are *idle* that needed nothing that the program waited for, so they could have run
+meanwhile, had they been issued. (Only the author of the program knows whether it could issue them
+before it knows the value.)
 
-While the program waits it issues nothing. The operations it issued next, until its next wait, were
-*held*. Those among them are *idle* that needed nothing that the program waited for, so they could
-have run meanwhile, had they been issued. (Only the author of the program knows whether it could
-issue them before it knows the value.)
+A line may wait for a value without saying so. `x.asnumpy()` is an explicit wait. `if loss < 1:` and
+`print(loss)` are not, but the program stops there until the engine has computed the value:
+
+>>> loss = nd.ones((2,)).mean()
+>>> with lint_waits("raise"):
+...     if loss < 2:
+...         pass
+Traceback (most recent call last):
+  ...
+d2lmini.profiler.waits.HiddenWait: hidden wait (bool): ... waits for _lesser_scalar, ...
+
+A wait is hidden if
+
+- Python asks for the value implicitly: a truth value, a number, a text, an index, membership
+  (`in`), a NumPy array (`np.median(x)`), or a shape that depends on values;
+- a function of this library reads the value although its name does not say so (`metric.update`);
+- it is within `autograd.record()`, where backward cannot be issued yet.
+
+Not hidden: asnumpy, asscalar, item, tolist, wait_to_read and similar calls by the program itself,
+writing to files, and back-pressure, which `engine.limit_pending` requests.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from operator import attrgetter
+from functools import lru_cache, partial
+from operator import attrgetter, itemgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from d2lmini.base import callsite, forks
+from d2lmini.base import MXNetError, callsite, forks, instrument
 from d2lmini.base.callsite import Site
-from d2lmini.profiler.event_graph import Completions
-from d2lmini.profiler.lint import why_hidden
+from d2lmini.base.scopes import Standing
+from d2lmini.engine.core import Task, Var
+from d2lmini.ops.core import modes
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.summary import align, shorten
 
@@ -43,6 +65,162 @@ if TYPE_CHECKING:
 
 
 _pushed_ns = attrgetter("pushed_ns")
+
+# -- hidden waits ----------------------------------------------------------------------------------
+
+#: Kinds of hidden waits, each with an alternative.
+HIDDEN = {
+    "bool": "keep both results and choose with nd.where, or ask once in many steps",
+    "float": "calculate with the array itself, and read the number when the loop is over",
+    "int": "calculate with the array itself, and read the number when the loop is over",
+    "index": "index an NDArray with it (x[i], nd.take), which does not wait",
+    "print": "print when the loop is over, or once in many steps; x.shape is known without a wait",
+    "in": "(x == value).sum() stays an array; read it when the loop is over",
+    "__array__": "use the function of nd, or write asnumpy() where the value is needed",
+    "dlpack": "write wait_to_read() before it, where waiting costs least",
+}
+
+#: Kinds that are explicit, if the program's own line calls them.
+READING = frozenset({"asnumpy", "asscalar", "item", "tolist"})
+
+#: Prefixes of our functions whose purpose is to read values.
+_READERS = tuple("save load export assert_ check_ compare same almost_equal to_dlpack".split())
+
+
+class HiddenWait(MXNetError):
+    """A line waits for a value without saying so; raised by `lint_waits("raise")`."""
+
+
+@lru_cache(maxsize=1000)
+def why_hidden(kind: str, call: str, recording: bool) -> str | None:
+    """An alternative to a hidden wait of this kind, by a line that called our function `call`,
+    perhaps within `record`. None if the wait is not hidden, or no line of the program called."""
+    name = call.rpartition(".")[2]
+    if not name or name.startswith(_READERS):
+        return None
+    if kind in HIDDEN:
+        return HIDDEN[kind]
+    if kind not in READING:
+        return None
+    if name != kind:
+        return f"{call} reads values: call it when more work is issued, or once in many steps"
+    if recording:
+        return "read it after the record() scope, when backward() is issued"
+    return None
+
+
+@dataclass(slots=True)
+class LintFinding:
+    """A line with a hidden wait.
+
+    kind    the kind of wait; `site` the line
+    awaited, issued    the operation that computes the awaited value, and the line that issued it
+    times   number of waits so far
+    """
+
+    kind: str
+    site: Site | None
+    awaited: str
+    issued: Site | None
+    instead: str
+    times: int = 0
+
+    @property
+    def where(self) -> str:
+        """ "train.py:12: if loss < 1:" """
+        return callsite.describe(self.site)
+
+    def __str__(self) -> str:
+        awaited = "a value from the host, or from before the lint"
+        if self.awaited:
+            awaited = f"{self.awaited}, issued at {callsite.describe(self.issued)}"
+        return (
+            f"hidden wait ({self.kind}): {self.where} waits for {awaited}. Instead: {self.instead}"
+        )
+
+
+class Lint(Standing, instrument.Instrument):
+    """Finds hidden waits on all threads; made by `lint_waits`.
+
+    found    the lines, in the order of their first wait
+    """
+
+    def __init__(self, mode: str):
+        super().__init__()
+        self.mode = mode
+        self.found: list[LintFinding] = []
+        self._known: dict[tuple[str, Any], LintFinding] = {}  # by kind and line
+        self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
+
+    def push(self, task: Task) -> None:
+        for var in task.writes:
+            self._writers[var] = task.name, task.site
+
+    def small(
+        self, name: str, ctx: Any, reads: Any, writes: tuple[Var, ...], site: Site | None, *_: Any
+    ) -> None:
+        for var in writes:
+            self._writers[var] = name, site
+
+    def before_wait(self, kind: str, var: Var | None) -> None:
+        """Called before each wait, on its thread."""
+        instead = why_hidden(kind, callsite.name_of(callsite.called_function()), modes.recording)
+        if instead is None:
+            return
+        site = callsite.find()
+        key = kind, callsite.same_line(site)
+        found = self._known.get(key)
+        first = found is None
+        if found is None:
+            awaited, issued = ("", None) if var is None else self._writers.get(var, ("", None))
+            found = self._known[key] = LintFinding(kind, site, awaited, issued, instead)
+            self.found.append(found)
+        found.times += 1
+        if self.mode == "raise":
+            raise HiddenWait(str(found))
+        if first:
+            callsite.warn(str(found))
+
+    def __str__(self) -> str:
+        return "\n".join(f"{wait} ({wait.times} x)" for wait in self.found) or "no hidden wait"
+
+    def __repr__(self) -> str:
+        return f"<lint_waits({self.mode!r}): {len(self.found)} lines with hidden waits>"
+
+
+_current: Lint | None = None
+_door = forks.guard(threading.Lock())
+
+
+def lint_waits(mode: str = "warn") -> Lint:
+    """Look for hidden waits from now on, on all threads; in a `with` statement until its end.
+
+    mode: "warn" warns once for each line and kind of wait, "raise" raises HiddenWait in place of
+    waiting, "off" ends the search. The engine stays usable; a refused wait loses no result. `found`
+    of the result lists the lines. ValueError for another mode.
+    """
+    if mode not in ("warn", "raise", "off"):
+        raise ValueError(f"lint_waits: mode is {mode!r}, need one of warn, raise, off")
+    lint = Lint(mode)
+    lint.undo.append(partial(_install, _current))
+    lint.install(partial(_install, None if mode == "off" else lint))
+    return lint
+
+
+def _install(lint: Lint | None) -> None:
+    """Activate `lint`; None: no lint."""
+    global _current
+    with _door:
+        if _current is not None:
+            instrument.remove(_current)
+        _current = lint
+        instrument.before_wait = None
+        if lint is not None:
+            instrument.add(lint)
+            instrument.before_wait = lint.before_wait
+
+
+# -- the ledger ------------------------------------------------------------------------------------
 
 
 class WaitList(list[Wait]):
@@ -92,22 +270,27 @@ class Row:
 
     kind, site   kind of wait, and the line; `call` the library function that the line called
     instead      if hidden: an alternative; else None
-    awaited      the operation with the longest total wait; None: unknown
+    waits        the summarized waits
+    makers       (name, line) of operations that were waited for -> the first such, and how long
     held         number of operations that the program issued only afterwards, before its next wait
     held_first   the first of them
     idle         number of them that could have run meanwhile
-    waits        the summarized waits
     """
 
     kind: str
     site: Site | None
     call: str
     instead: str | None
-    awaited: Operation | None = None
+    waits: list[Wait] = field(default_factory=list, repr=False)
+    makers: dict[Any, tuple[Operation, float]] = field(default_factory=dict, repr=False)
     held: int = 0
     held_first: Operation | None = None
     idle: int = 0
-    waits: list[Wait] = field(default_factory=list, repr=False)
+
+    @property
+    def awaited(self) -> Operation | None:
+        """The operation with the longest total wait; None: unknown."""
+        return max(self.makers.values(), key=itemgetter(1), default=(None, 0.0))[0]
 
     @property
     def times(self) -> int:
@@ -170,12 +353,8 @@ class Ledger(list[Row]):
 def ledger_of(trace: Trace) -> Ledger:
     """Sum up the waits of a trace by line and kind."""
     rows: dict[Any, Row] = {}  # by line and kind
-    # Duration of the waits of each line for each operation, by its name and issuing line.
-    lengths: dict[Any, dict[tuple[str, Site | None], float]] = defaultdict(
-        lambda: defaultdict(float)
-    )
     examples: dict[tuple[str, Site | None], Operation] = {}
-    completions, held, graph = Completions(trace), _find_held(trace), trace.events
+    held, graph = _find_held(trace), trace.events
     lines = {site: callsite.same_line(site) for site in {wait.site for wait in trace.waits}}
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
@@ -184,20 +363,17 @@ def ledger_of(trace: Trace) -> Ledger:
         # The maker of the value; of a wait for everything, the operation whose end ended the wait.
         awaited = trace[wait.operation] if wait.operation > 0 else None
         if wait.target is None:
-            awaited = completions.last_within(wait)
+            awaited = graph.last_within(wait)
         if awaited is not None:
             issued = awaited.name, awaited.site
-            examples.setdefault(issued, awaited)
-            lengths[key][issued] += wait.seconds
+            first = examples.setdefault(issued, awaited)
+            row.makers[issued] = first, row.makers.get(issued, (first, 0.0))[1] + wait.seconds
         numbers = held[i]
         row.held += len(numbers)
         done_ns = wait.end_ns - graph.awaited[i][1]
         row.idle += sum(_could_run(trace, number, wait, done_ns) for number in numbers)
         if numbers and row.held_first is None:
             row.held_first = trace[numbers[0]]
-    for key, row in rows.items():
-        if lengths[key]:
-            row.awaited = examples[max(lengths[key], key=lengths[key].__getitem__)]
     return Ledger(rows.values(), trace.seconds)
 
 

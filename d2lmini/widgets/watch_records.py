@@ -30,8 +30,7 @@ from d2lmini.context import Context
 from d2lmini.device import devices
 from d2lmini.engine.core import Task
 from d2lmini.engine.order import Before, Ordering
-from d2lmini.profiler.recorder import Recorder
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.records import Operation, Recorder, Wait
 from d2lmini.profiler.tracing import CLOSING
 
 #: Nanoseconds between two samples of the queue and the memory while operations run.

@@ -12,7 +12,7 @@ from planted_waits import run, write, write_all
 import d2lmini
 from d2lmini import MXNetError, engine, gpu, nd, profile, virtual_gpus
 from d2lmini.base import callsite
-from d2lmini.profiler.lint import HiddenWait
+from d2lmini.profiler.waits import HiddenWait
 
 # Fixed when generator and lint were done; not one of them was seen before.
 SEEDS = range(61_000, 61_040)

@@ -11,7 +11,7 @@ import pytest
 from d2lmini import cpu, gpu
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.account import CAUSES
-from d2lmini.profiler.cpu_time import CpuTime, Pause, Span
+from d2lmini.profiler.evidence import CpuTime, Pause, Span
 
 # -- traces made by hand: times in ms --------------------------------------------------------------
 

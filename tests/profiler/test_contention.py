@@ -10,7 +10,7 @@ from test_replay import Made
 
 from d2lmini import MXNetError, engine, nd, profile
 from d2lmini.profiler import Trace
-from d2lmini.profiler.cpu_time import CpuTime
+from d2lmini.profiler.evidence import CpuTime
 from d2lmini.profiler.replay import Prediction
 
 

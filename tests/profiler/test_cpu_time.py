@@ -8,8 +8,14 @@ import pytest
 from d2lmini import profile
 from d2lmini.engine.thread_clock import Reading
 from d2lmini.profiler import Operation, Trace, Wait
-from d2lmini.profiler.cpu_time import CpuTime, OffCpu, Pause, ThreadReadings, split_off_cpu
-from d2lmini.profiler.evidence import Evidence
+from d2lmini.profiler.evidence import (
+    CpuTime,
+    Evidence,
+    OffCpu,
+    Pause,
+    ThreadReadings,
+    split_off_cpu,
+)
 
 MS = 1_000_000
 

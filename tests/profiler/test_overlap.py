@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from d2lmini import engine, nd, profile
-from d2lmini.profiler.obstacles import Explanation, Obstacles
+from d2lmini.profiler.event_graph import Explanation
 from d2lmini.profiler.tracing import Trace
 
 US = 1000
@@ -104,6 +104,6 @@ def test_what_an_operation_issues():
     for needs, why in ((True, "child"), (False, "")):
         trace = program(needs)
         (inner,) = [each for each in trace.operations if each.name == "inner"]
-        assert inner.by and Obstacles(trace).between(trace[2], inner) == why
+        assert inner.by and trace.events.between(trace[2], inner) == why
         found = str(trace.explain(trace[2], inner))
         assert ("comes after 2 exp, and issues" in found) == needs

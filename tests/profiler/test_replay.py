@@ -12,7 +12,6 @@ import pytest
 
 from d2lmini import MXNetError, cpu, gpu
 from d2lmini.profiler import Operation, Trace, Wait
-from d2lmini.profiler.obstacles import Obstacles
 from d2lmini.profiler.records import SplitRecord
 from d2lmini.profiler.replay import fit_link
 
@@ -145,20 +144,6 @@ def test_a_wait_is_named_by_all_that_tells_of_it():
         trace.replay(without_wait_at=trace[2])
 
 
-def test_the_critical_path_goes_through_what_joined_a_rendezvous_later():
-    """The first operation needs the second: 10 ns until that is issued, 1000, and then 100."""
-    made = Made(cpu=2)
-    made.op(0, 1010, 1110, reads=[5], writes=[6], ready=1010)
-    made.op(10, 10, 1010, writes=[5])
-    made.trace._joined[1] = (5,)
-    trace = made.end(20, 1110)
-    assert trace.needs(1) == (2,)
-    path = trace.critical_path()
-    assert path.length_ns == 1110 and path.operations == [2, 1]
-    assert Obstacles(trace).between(trace[1], trace[2]) == "needs"
-    assert "1 op cannot run beside 2 op" in str(trace.explain(1, 2))
-
-
 def test_the_time_of_copies_grows_with_their_bytes():
     """100 ns and 2 ns a byte, which is 0.5 GB/s; one copy was held up."""
     made = Made(**{"gpu(0)_in": 1})
@@ -168,8 +153,7 @@ def test_the_time_of_copies_grows_with_their_bytes():
         made.op(i, now, now + took, writes=[i], ctx=gpu(0), lane="in", nbytes=nbytes)
         now += took
     trace = made.end(7, now)
-    link = fit_link(trace.operations)
-    assert (link.overhead_ns, link.ns_per_byte) == pytest.approx((100, 2))
+    assert fit_link(trace.operations) == pytest.approx(2)
     assert length(trace.replay()) == now
     faster = trace.replay(link_gb_s=2.0)
     assert [operation.run_ns for operation in faster.operations] == [

@@ -32,7 +32,7 @@ from d2lmini.gluon import rnn
 from d2lmini.graph import lazy, symbolic_trace
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Modes, modes
-from d2lmini.profiler import lint
+from d2lmini.profiler import waits
 from d2lmini.symbol import AttrScope, naming
 from d2lmini.symbol.symbol import tracer
 
@@ -62,7 +62,7 @@ SCOPES: dict[str, Callable[[], object]] = {
     "graph.symbolic_trace.initializing": symbolic_trace.initializing,
     "graph.symbolic_trace.outside": symbolic_trace.outside,
     "base.instrument.listening": lambda: instrument.listening(instrument.Instrument()),
-    "profiler.lint.Lint": mx.lint_waits,
+    "profiler.waits.Lint": mx.lint_waits,
     "profiler.tracing.Profile": mx.profile,
     "base.scopes.swapping": lambda: random_state.refusing("no"),
     "ops.random_state.drawing_once": random_state.drawing_once,
@@ -149,7 +149,7 @@ def state() -> dict[str, object]:
         "trace": symbolic_trace.thread_state.trace,
         "listeners": (instrument.listeners, instrument.apart, instrument.before_wait),
         "lazy": (lazy.thread_state.scope, lazy.recorder.scopes.copy()),
-        "lint": lint._current,
+        "lint": waits._current,
         "devices": devices.state(),
         "link": throttle.current(),
         "blas": blas._inside.copy(),

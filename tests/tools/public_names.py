@@ -53,10 +53,10 @@ SPACES = {
     "Gluon: layers": "gluon.nn gluon.rnn",
     "Gluon: data": """gluon.data gluon.data.vision
         gluon.data.vision.transforms""",
-    "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row
-        profiler.account:Account,Part profiler.critical_path:CriticalPath profiler.diff:Diff
+    "The profiler": """profiler profiler.tracing:Profile profiler.waits:WaitList,Ledger,Row,Lint
+        profiler.account:Account,Part profiler.event_graph:CriticalPath
         profiler.memory:ChangeList,MemoryReport,DeviceMemory
-        profiler.summary:Summary profiler.lint:Lint""",
+        profiler.summary:Summary""",
     "Widgets": "widgets widgets.watch:Watch",
     "d2l": "d2l",
     "Mixed precision": "contrib.amp",
