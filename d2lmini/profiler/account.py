@@ -342,9 +342,9 @@ class ComputePlace:
              operations that would then run
     """
 
-    def __init__(self, operations: list[Operation], workers: int, cores: int):
+    def __init__(self, operations: list[Operation], trace: Trace, cores: int):
         self.begun = sorted(operations, key=_began_ns)
-        changes: list[tuple[int, str, int]] = []
+        changes = [(trace.begin_ns, "idle", 1)]
         for o in operations:
             how = "inline" if o.inline else "served"
             changes += (o.began_ns, how, 1), (o.ended_ns, how, -1)
@@ -352,13 +352,13 @@ class ComputePlace:
                 ready_ns = min(o.ready_ns or o.began_ns, o.began_ns)
                 changes += (ready_ns, "ready", 1), (o.began_ns, "ready", -1)
         now: Counter[str] = Counter()
-        spans = [(0, min(changes)[0], now.copy())]
+        spans = []
         for (begin, how, more), (end, _, _) in pairwise([*sorted(changes), (_NEVER, "", 0)]):
             now[how] += more
             if begin < end:
                 spans.append((begin, end, now.copy()))
         most = max(now["served"] for _, _, now in spans)
-        self.workers = n = max(workers, most) if most else 1
+        self.workers = n = max(trace.workers.get(self.begun[0].place, 1), most) if most else 1
         self.spare = max(0, cores - n)
         idle, busy, saved = [], [], []
         for begin, end, now in spans:
@@ -386,10 +386,7 @@ class WorkerGroup:
         by_place: dict[str, list[Operation]] = defaultdict(list)
         for operation in operations:
             by_place[operation.place].append(operation)
-        self.places = {
-            place: ComputePlace(own, trace.workers.get(place, 1), cores)
-            for place, own in by_place.items()
-        }
+        self.places = {name: ComputePlace(own, trace, cores) for name, own in by_place.items()}
         self.workers = sum(place.workers for place in self.places.values())
         self.spare = sum(place.spare for place in self.places.values())
         self.weight = sum(operation.run_ns for operation in operations) / self.workers + 1
