@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from d2lmini.base import callsite
-from d2lmini.profiler.recorder import this_thread
+from d2lmini.profiler.records import this_thread
 
 if TYPE_CHECKING:
     from d2lmini.d2l.verdict import Ratio, Verdict
