@@ -55,7 +55,6 @@ from d2lmini.ops import nn  # FullyConnected, Dropout, L2Normalization
 from d2lmini.ops import normalization  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
 from d2lmini.ops import conv  # Convolution, Deconvolution
 from d2lmini.ops import pool  # Pooling
-from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
 from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 

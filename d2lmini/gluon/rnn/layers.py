@@ -204,7 +204,7 @@ class RNN(RecurrentLayer):
 class LSTM(RecurrentLayer):
     """Long short-term memory over sequences; two states, h and the cell state.
 
-    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`. MXNet's
+    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_compute.py`. MXNet's
     projection_size and bounds of the cell state (state_clip_min and the others) are refused.
     """
 
@@ -226,7 +226,7 @@ class LSTM(RecurrentLayer):
 class GRU(RecurrentLayer):
     """Gated recurrent units over sequences.
 
-    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
+    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_compute.py`.
     """
 
     n_gates = 3
