@@ -13,7 +13,7 @@ The gradient for the data gives columns, each to be added back to its source. Wi
 windows of one tap are a shifted copy of the image. So g is laid out as wide as the (padded) image,
 with zeros in between, and one sum over a skewed view of the columns adds up all taps at once.
 
-`conv_algorithms.py` describes the three functions.
+`conv.py` describes the three functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula, four choices of axes.
+"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula, four choices of axes; and moments.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2, 3], [10, 20, 30]])
@@ -29,13 +29,13 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.base.dtypes import is_half
+from d2lmini.base.dtypes import is_float, is_half
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.facts import Inputs
 from d2lmini.ops.partial import Partial
-from d2lmini.ops.reduce import reshape_to
+from d2lmini.ops.reduce import mean, reduced_axes, reduced_shape, reshape_to
 
 block_grad = registry["BlockGrad"]
 
@@ -354,3 +354,23 @@ def _(g, y, data, gamma, beta, *, eps, fix_gamma, use_global_stats, axis, traini
         rest = [(g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)]
     dgamma, dbeta = _like((gamma, beta), rest)
     return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None
+
+
+# -- moments ---------------------------------------------------------------------------------------
+
+
+@composed(flops=lambda data, **_: 4 * data.size, outputs=2)
+def moments(data, *, axes: Axes = None, keepdims: bool = False):
+    """Mean and variance (divided by n) over `axes`: two arrays of the reduced shape, dtype kept.
+
+    Computed in two passes, sum((x - mean)^2) / n, in float32 for float16 and float64 for integers,
+    whose results are truncated towards zero. MXNetError at the call without axes.
+    """
+    if axes == () or axes is None:
+        raise MXNetError(f"axes is missing; for all of them say axes={tuple(range(data.ndim))}")
+    x = data if is_float(data._spec.dtype) else data.astype("float64")
+    center = mean(x, axis=axes, keepdims=True)
+    apart = x - center
+    found = center, mean(apart * apart, axis=axes, keepdims=True)
+    shape = reduced_shape(data.shape, reduced_axes(axes, data.ndim), keepdims)
+    return tuple([reshape_to(m, shape).astype(data.dtype, copy=False) for m in found])

@@ -288,8 +288,8 @@ class GRU(Layer):
         cut = rz.shape[1]
         rz += c[:, :cut]
         xp.add(c[:, cut:], w.h2h_bias[cut:], out=share)
-        # The op `sigmoid` does not serve: NumPy 2.4 computes np.negative(x, out=x) wrongly where x is
-        # one column of four.
+        # The op `sigmoid` does not serve: NumPy 2.4 computes np.negative(x, out=x) wrongly where x
+        # is one column of four.
         number = fit[xp][rz.dtype]
         rz *= number[-1]
         xp.exp(rz, out=rz)

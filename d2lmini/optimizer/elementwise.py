@@ -1,6 +1,6 @@
 """The optimizers: the parameters of each and the op of its formula.
 
-The formulas are in `ops/update.py` and `ops/update_adaptive.py`. This module computes what changes
+The formulas are in `ops/update.py` and `ops/update.py`. This module computes what changes
 from step to step: corrections for the bias of running means that start at zero.
 
 >>> from d2lmini import optimizer
@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from d2lmini.ndarray import NDArray
-from d2lmini.ops import update, update_adaptive
+from d2lmini.ops import update
 from d2lmini.ops.core import Op, invoke, registry
 from d2lmini.optimizer.fused import Fused
 from d2lmini.optimizer.optimizer import Declared, register, zeros_like
@@ -95,7 +95,7 @@ class Means(Declared):
 class AdaGrad(Fused):
     """Divides by the root of the sum of all squared gradients so far; the state is this sum."""
 
-    rule = update_adaptive._adagrad_update
+    rule = update._adagrad_update
 
     _aliases = Declared._aliases | {"float_stable_eps": "eps"}
 
@@ -121,7 +121,7 @@ class RMSProp(Fused):
     @property
     def rule(self) -> Op:  # type: ignore[override]
         """The op of the variant."""
-        variants = update_adaptive.rmsprop_update, update_adaptive.rmspropalex_update
+        variants = update.rmsprop_update, update.rmspropalex_update
         return variants[bool(self.centered)]
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, ...]:
@@ -137,7 +137,7 @@ class AdaDelta(Fused):
     """Steps scaled by the ratio of past step sizes to past gradient sizes; no learning rate. State:
     the running means (rho) of squared gradients and squared steps."""
 
-    rule = update_adaptive._adadelta_update
+    rule = update._adadelta_update
 
     rho: float = 0.9
     epsilon: float = 1e-5
@@ -147,7 +147,7 @@ class AdaDelta(Fused):
 class Adam(Means, Fused):
     """Divides the mean gradient by the root of the mean square: `adam_update`."""
 
-    rule = update_adaptive.adam_update
+    rule = update.adam_update
 
     lazy_update: bool = True
 
@@ -159,7 +159,7 @@ class Adam(Means, Fused):
 class Adamax(Fused):
     """Adam with a decaying maximum of gradients in place of the mean square: `_adamax_update`."""
 
-    rule = update_adaptive._adamax_update
+    rule = update._adamax_update
 
     lr: float = 0.002
     beta1: float = 0.9
@@ -174,7 +174,7 @@ class FTML(Fused):
     """Follow the moving leader: `ftml_update`. State: (d, v, z). A learning rate of 0 leaves weight
     and state unchanged (MXNet sets both to nan)."""
 
-    rule = update_adaptive.ftml_update
+    rule = update.ftml_update
     clip_name = "clip_grad"
     divides_by_rate = True
 
@@ -193,7 +193,7 @@ class Ftrl(Fused):
     State: (z, n). A learning rate of 0 leaves weight and state unchanged (MXNet sets both to
     nan). A scheduler keeps its own base_lr, whatever learning_rate is."""
 
-    rule = update_adaptive.ftrl_update
+    rule = update.ftrl_update
     divides_by_rate = True
 
     def __init__(

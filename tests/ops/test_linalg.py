@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from d2lmini import MXNetError, nd
-from d2lmini.ops import conv_algorithms, conv_im2col
+from d2lmini.ops import conv, conv_im2col
 from d2lmini.ops.core import registry
 from d2lmini.ops.windows import geometry
 
@@ -113,7 +113,7 @@ def test_convolution_is_the_same_by_tiles_of_any_size(
         dw = registry["_conv_backward_weight"](x, y, **how)
         return [v.asnumpy() for v in (y, dx, dw)]
 
-    monkeypatch.setattr(conv_algorithms, "choose_algorithm", lambda *_: conv_im2col)
+    monkeypatch.setattr(conv, "choose_algorithm", lambda *_: conv_im2col)
     whole = all_three()
     monkeypatch.setattr(conv_im2col, "FEWEST_COLUMNS", 1)
     for side_by_side in (True, False):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from d2lmini import MXNetError, engine, nd
 from d2lmini.ops import chunking
 from d2lmini.ops.core import registry
-from d2lmini.ops.reshape_codes import infer_reshape
+from d2lmini.ops.shape import infer_reshape
 
 X = nd.array(np.arange(24).reshape(2, 3, 4))
 FLAT = nd.array(np.arange(5))
