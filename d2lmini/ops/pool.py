@@ -20,8 +20,8 @@ Backward. The sum's gradient spreads each g over its window, again axis by axis
 the argmax and gathering at the argmax.
 
 Unit steps. The first places of all windows lie `stride` apart, and NumPy processes twelve such
-strided elements in about the time of a hundred contiguous ones. So a window's maximum is computed for *all* places
-of a group of images, as one long row of memory against the same row shifted:
+strided elements in about the time of a hundred contiguous ones. So a window's maximum is computed
+for *all* places of a group of images, as one long row of memory against the same row shifted:
 
     x      3 1 4 1 | 5 9 2 6        rows of four
     right  3 4 4 5 | 9 9 6 .        max(x, x shifted by 1)

@@ -52,8 +52,8 @@ float32 results are correct to the last digit or the one before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import exp, factorial, log, pi, sqrt
-from math import log as ln
 from typing import Any
 
 import numpy as np
@@ -166,8 +166,8 @@ def reciprocal(xp, data, *, out=None):
 unary("exp", "e to the power of data.", lambda g, y: g * y, 10, "Exp")
 unary("expm1", "exp(data) - 1, with all digits also near 0.", lambda g, y: g * (y + 1), 12)
 unary("log", "The natural logarithm; -inf at 0, nan below.", lambda g, data: g / data, 10, "Log")
-unary("log2", "The logarithm to base 2.", lambda g, data: g / (data * ln(2)), 10)
-unary("log10", "The logarithm to base 10.", lambda g, data: g / (data * ln(10)), 10)
+unary("log2", "The logarithm to base 2.", lambda g, data: g / (data * log(2)), 10)
+unary("log10", "The logarithm to base 10.", lambda g, data: g / (data * log(10)), 10)
 unary("log1p", "log(1 + data), with all digits also near 0.", lambda g, data: g / (data + 1), 12)
 
 # -- trigonometry --------------------------------------------------------------------------------
@@ -259,6 +259,8 @@ isinf.written_in_mxnet(lambda data: abs(data) == float("inf"))
 isfinite.written_in_mxnet(lambda data: registry["elemwise_sub"](data, data) == 0.0)
 
 
+# -- the error function and the gamma function -----------------------------------------------------
+
 #: Elements of a block: its temporaries stay in the cache over dozens of passes, which halves the
 #: time.
 BLOCK = 1 << 14
@@ -287,13 +289,16 @@ def polynomial(xp: Any, coefficients: list[float], x: Any) -> Any:
     return y
 
 
-# -- the error function --------------------------------------------------------------------------
+@lru_cache(maxsize=2)
+def _erf_numbers(itemsize: int) -> tuple[list[float], float, list[float], float]:
+    """The coefficients of the series, the step and the nodes of the rule, and where erf is 1."""
+    n_series, h, n_nodes, top = {4: (7, 0.7, 7, 4.0), 8: (13, 0.5, 12, 6.0)}[itemsize]
+    series = [2 / sqrt(pi) * (-1) ** k / (factorial(k) * (2 * k + 1)) for k in range(n_series)]
+    return series, h, [(n * h) ** 2 for n in range(1, n_nodes + 1)], top
 
 
-class _ErfFormula:
-    """The constants of erf for one precision.
-
-    Below 1/2, the series erf(x) = 2/sqrt(pi) * sum over k of (-1)^k x^(2k+1) / (k! (2k+1)).
+def _erf(xp: Any, data: Any, out: Any) -> Any:
+    """Below 1/2, the series erf(x) = 2/sqrt(pi) * sum over k of (-1)^k x^(2k+1) / (k! (2k+1)).
 
     Above, the trapezoidal rule with step h for an integral over the whole line, whose error falls
     off like exp(-(pi/h)^2), with the correction for its pole (Chiarella and Reichel 1968; Hunter
@@ -302,47 +307,24 @@ class _ErfFormula:
         erfc(x) = 2hx/pi * exp(-x^2) * (1/(2x^2) + sum over n of exp(-(nh)^2) / ((nh)^2 + x^2))
                   - 2 / (exp(2 pi x / h) - 1)            for 0 < x < pi/h
     """
-
-    def __init__(self, n_series: int, h: float, n_rule: int, top: float):
-        self.series = [
-            2 / sqrt(pi) * (-1) ** k / (factorial(k) * (2 * k + 1)) for k in range(n_series)
-        ]
-        self.h = h
-        self.nodes = [((n * h) ** 2, exp(-((n * h) ** 2))) for n in range(1, n_rule + 1)]
-        self.top = top  # erf is 1 from here on in this precision
-
-    def small(self, xp: Any, x: Any) -> Any:
-        """erf(x) for |x| <= 1/2."""
-        y = polynomial(xp, self.series, x * x)
-        y *= x
-        return y
-
-    def tail(self, xp: Any, a: Any) -> Any:
-        """erfc(a) for 1/2 <= a <= top."""
-        square = a * a
-        y = 0.5 / square
-        term = xp.empty_like(a)
-        for node, weight in self.nodes:
-            xp.add(square, node, out=term)
-            xp.divide(weight, term, out=term)
-            y += term
-        y *= a
-        y *= xp.exp(-square)
-        y *= 2 * self.h / pi
-        y -= 2 / xp.expm1(2 * pi / self.h * a)
-        return y
-
-
-_SINGLE = _ErfFormula(n_series=7, h=0.7, n_rule=7, top=4.0)
-_DOUBLE = _ErfFormula(n_series=13, h=0.5, n_rule=12, top=6.0)
-
-
-def _erf(xp: Any, data: Any, out: Any) -> Any:
-    formula = _SINGLE if data.dtype.itemsize == 4 else _DOUBLE
-    a = xp.abs(data)
-    high = 1 - formula.tail(xp, xp.minimum(xp.maximum(a, 0.5), formula.top))
-    y = xp.where(a < 0.5, formula.small(xp, xp.minimum(a, 0.5)), high)
-    return xp.copysign(y, data, out=out)
+    series, h, nodes, top = _erf_numbers(data.dtype.itemsize)
+    size = xp.abs(data)
+    x = xp.minimum(size, 0.5)
+    low = polynomial(xp, series, x * x)
+    low *= x
+    x = xp.minimum(xp.maximum(size, 0.5), top)
+    square = x * x
+    tail = 0.5 / square
+    term = xp.empty_like(x)
+    for node in nodes:
+        xp.add(square, node, out=term)
+        xp.divide(exp(-node), term, out=term)
+        tail += term
+    tail *= x
+    tail *= xp.exp(-square)
+    tail *= 2 * h / pi
+    tail -= 2 / xp.expm1(2 * pi / h * x)
+    return xp.copysign(xp.where(size < 0.5, low, 1 - tail), data, out=out)
 
 
 @pointwise("erf", lambda g, data: g * (-(data * data)).exp() * (2 / sqrt(pi)), flops=60, onnx="Erf")
@@ -351,9 +333,7 @@ def erf(xp, data, *, out=None):
     return in_blocks(xp, _erf, data, out)
 
 
-def in_double(
-    name: str, gradient: Gradient | None, flops: float = 150, **facts: Any
-) -> Callable[[Callable], Op]:
+def in_double(gradient: Gradient | None, **facts: Any) -> Callable[[Callable], Op]:
     """Declare a unary op that is computed in float64 and cast back; integers are truncated."""
 
     def declare(function: Callable) -> Op:
@@ -364,90 +344,68 @@ def in_double(
             return in_blocks(xp, convert, data, out)
 
         compute.__doc__ = function.__doc__
-        return pointwise(name, gradient, integers="exact", flops=flops, **facts)(compute)
+        name = function.__name__
+        return pointwise(name, gradient, integers="exact", flops=150, **facts)(compute)
 
     return declare
 
 
-# -- the gamma function and its derivatives --------------------------------------------------------
-
-
-def _bernoulli(n: int) -> list[float]:
-    """The Bernoulli numbers B_2, B_4, ..., B_2n, each rounded to the nearest float; computed from
-    tangent numbers, which are integers (R. P. Brent and D. Harvey, "Fast computation of Bernoulli,
-    tangent and secant numbers", 2011).
-
-    >>> _bernoulli(4) == [1 / 6, -1 / 30, 1 / 42, -1 / 30]
-    True
-    """
-    tangent = [factorial(k) for k in range(n)]
-    for k in range(1, n):
-        for j in range(k, n):
-            tangent[j] = (j - k) * tangent[j - 1] + (j - k + 2) * tangent[j]
-    return [-((-1) ** k) * 2 * k * t / (4**k * (4**k - 1)) for k, t in enumerate(tangent, start=1)]
-
-
-# The asymptotic series below hold from here on, where eight terms give all digits of float64;
-# the recurrence gamma(x + 1) = x gamma(x) shifts smaller arguments up.
-_LIFT = 10
-_B = _bernoulli(8)
-
-
+#: The Bernoulli numbers B_2, B_4, ..., of which eight terms give all digits of float64 in the
+#: asymptotic series below, from `_LIFT` on; the recurrence gamma(x + 1) = x gamma(x) shifts smaller
+#: arguments up.
+_B = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 _STIRLING = [b / ((2 * k + 2) * (2 * k + 1)) for k, b in enumerate(_B)]
 _DIGAMMA = [b / (2 * k + 2) for k, b in enumerate(_B)]
-
-
-def _rising(xp: Any, x: Any, low: Any) -> Any:
-    """x (x+1) ... (x+9) where `low`, else 1."""
-    product = x.copy()
-    for k in range(1, _LIFT):
-        product *= x + k
-    return xp.where(low, product, 1.0)
+_LIFT = 10
 
 
 def _reduced(xp: Any, data: Any) -> tuple[Any, ...]:
     """For reflection and recurrence: (x = 1 - data below 0, else data; data < 0; its distance to
-    the next whole number; z = x + 10 below 10, else x; x < 10)."""
+    the next whole number; z = x + 10 below 10, else x; x < 10; x (x+1) ... (x+9) below 10, else 1).
+    """
     negative, offset = data < 0, data - xp.rint(data)
     x = xp.where(negative, 1 - data, data)
     low = x < _LIFT
-    return x, negative, offset, xp.where(low, x + _LIFT, x), low
+    product = x.copy()
+    for k in range(1, _LIFT):
+        product *= x + k
+    return x, negative, offset, xp.where(low, x + _LIFT, x), low, xp.where(low, product, 1.0)
 
 
-@in_double("gamma", lambda g, y, data: g * (y * registry["digamma"](data)))
+@in_double(lambda g, y, data: g * (y * registry["digamma"](data)))
 def gamma(xp, data):
     """The gamma function, (n - 1)! at n; nan at negative integers.
 
     Stirling's series, the recurrence below 10, gamma(x) gamma(1 - x) = pi / sin(pi x) below 0.
     """
-    x, negative, offset, z, low = _reduced(xp, data)
+    x, negative, offset, z, _, rising = _reduced(xp, data)
     root = z ** (z / 2 - 0.25)  # squared at the end: z ** (z - 1/2) alone would overflow early
     stirling = xp.exp(polynomial(xp, _STIRLING, 1 / (z * z)) / z - z) * sqrt(2 * pi)
-    y = root * stirling * root / _rising(xp, x, low)
+    y = root * stirling * root / rising
     y = xp.where((x == xp.rint(x)) & (x < 19), xp.rint(y), y)
     y = xp.where(x > 172, xp.inf, y)  # overflow, where the formula gives inf * 0
     sine = xp.sin(pi * offset) * xp.where(xp.fmod(xp.rint(data), 2) == 0, 1.0, -1.0)
     return xp.where(negative, xp.where(offset == 0, xp.nan, pi / (sine * y)), y)
 
 
-@in_double("gammaln", lambda g, data: g * registry["digamma"](data))
+@in_double(lambda g, data: g * registry["digamma"](data))
 def gammaln(xp, data):
     """log(abs(gamma(data))); inf at 0, at negative integers and at both infinities."""
-    x, negative, offset, z, low = _reduced(xp, data)
+    _, negative, offset, z, _, rising = _reduced(xp, data)
     y = (z - 0.5) * xp.log(z) - z + (log(2 * pi) / 2 + polynomial(xp, _STIRLING, 1 / (z * z)) / z)
-    y = xp.where(z == xp.inf, z, y - xp.log(_rising(xp, x, low)))
+    y = xp.where(z == xp.inf, z, y - xp.log(rising))
     y = xp.where(negative, xp.log(pi / xp.abs(xp.sin(pi * offset))) - y, y)
     return xp.where(data == -xp.inf, xp.inf, y)
 
 
 @refuse_gradient
-@in_double("digamma", None, in_mxnet=False)
+@in_double(None, in_mxnet=False)
 def digamma(xp, data):
     """The derivative of gammaln; nan at negative integers.
 
     MXNet has it only inside the gradient of gammaln.
     """
-    x, negative, offset, z, low = _reduced(xp, data)
+    x, negative, offset, z, low, _ = _reduced(xp, data)
     y = xp.log(z) - 0.5 / z - polynomial(xp, _DIGAMMA, 1 / (z * z)) / (z * z)
     y = y - xp.where(low, sum(1 / (x + k) for k in range(_LIFT)), 0.0)
     below = xp.where(offset == 0, xp.nan, y - pi / xp.tan(pi * offset))
