@@ -36,7 +36,7 @@ MXNet's sparse gradients, is accepted and has no effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -44,23 +44,18 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Op, Spec, declare_op, op, registry
-from d2lmini.ops.signature import Signature, signature_of
+from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update_program import Formula, Step, limit
 
 
-def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
-    """The new weight, the gradient and the states have the spec of the weight."""
-    return _check(weight, grad, weight, states)
-
-
-def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
-    """The rule for mixed precision: states and master copy are float32."""
+def like_weight(
+    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
+) -> Spec:  # fmt: skip
+    """The new weight, the gradient and the states have the spec of the weight; the states in
+    mixed precision are `wide`."""
     check_float(weight)
-    return _check(weight, grad, Spec(weight.shape, np.float32), states)
-
-
-def _check(weight: Spec, grad: Spec, wide: Spec, states: Sequence[Spec]) -> Spec:
-    for what, spec, need in (("gradient", grad, weight), *(("state", s, wide) for s in states)):
+    state = Spec(weight.shape, wide or weight.dtype)
+    for what, spec, need in (("gradient", grad, weight), *(("state", s, state) for s in states)):
         if spec != need:
             raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
     return weight
@@ -78,9 +73,12 @@ def update(
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
-        facts.update(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
-        compute = _compute(formula.signature, formula.step, function, function.__doc__)
-        rule: Op = op(function.__name__, grad=None, **facts)(compute)
+        rule = _update_op(
+            function.__name__, formula.signature, formula.step, function.__doc__, flops=flops,
+            infer=like_weight, mutates=formula.changes, **facts,
+        )  # fmt: skip
+        rule.__wrapped__ = function  # nd.sgd_update?? shows it
+        declare_op(rule)
         if mp:
             declare_op(mixed(rule))
         return rule
@@ -88,47 +86,35 @@ def update(
     return declare
 
 
-def _compute(
-    signature: Signature, bind: Callable[..., Step], source: Any, doc: str | None
-) -> Callable:
-    """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step, with the
-    attributes in the order of the signature. source: the function that `inspect` shows."""
+def _update_op(
+    name: str, signature: Signature, prepare: Callable[..., Step], doc: str | None, **facts: Any
+) -> Any:
+    """The op with this signature. prepare: (xp, dtype, attributes) -> step, with the attributes in
+    the order of the signature."""
 
-    def apply(xp: Any, arrays: Sequence[Any], attrs: tuple[Any, ...], out: Any) -> Any:
+    @with_signature(signature._replace(words=(*signature.words, "out")), doc)
+    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         out = xp.empty_like(arrays[0]) if out is None else out
-        step = bind(xp, out.dtype, attrs)
+        step = bind(rule, xp, out.dtype, attrs)
         if xp is np and not out.ndim:
             step(*(a.reshape(1) for a in (*arrays, out)))
         else:
             step(*arrays, out)
         return out
 
-    inputs, words = (", ".join(names) for names in (signature.inputs, signature.words))
-    space: dict[str, Any] = {"apply": apply}
-    exec(
-        f"def compute(xp, {inputs}, *, {words}, out=None):\n"
-        f"    return apply(xp, ({inputs}), ({words},), out)",
-        space,
-    )
-    compute = space["compute"]
-    code = source.__code__
-    compute.__code__ = compute.__code__.replace(
-        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
-    )
-    compute.__kwdefaults__ = {**signature.defaults, "out": None}
-    compute.__annotations__ = signature.annotations
-    compute.__doc__, compute.bind = doc, bind
-    return compute
+    compute.prepare = prepare
+    rule = Op(compute, name, elementwise=True, grad=None, **facts)
+    return rule
 
 
 def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
     """The update of parameters of that dtype by an op with these attributes, others at their
     defaults."""
-    own = getattr(rule.compute, "bind", None)
-    if own is None:
+    prepare = getattr(rule.compute, "prepare", None)
+    if prepare is None:
         return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
     attrs = rule.defaults | attrs
-    return own(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
+    return prepare(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
 
 
 # -- mixed precision -------------------------------------------------------------------------------
@@ -139,7 +125,7 @@ def mixed(rule: Op) -> Op:
     rounded copy."""
     own = signature_of(rule.compute).without("out")
 
-    def bind_master(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
+    def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
         on_master = bind(rule, xp, np.dtype("float32"), dict(zip(own.words, attrs)))
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
@@ -150,15 +136,13 @@ def mixed(rule: Op) -> Op:
 
         return step
 
-    compute = _compute(
-        own._replace(inputs=(*own.inputs, "weight32")), bind_master, rule.compute,
-        f"`{rule.name}` in mixed precision.",
-    )  # fmt: skip
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
+    inputs = (*own.inputs, "weight32")
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
-    return Op(
-        compute, name, infer=like_weight32, mutates=[*changed, "weight32"], elementwise=True,
-        grad=None, flops=rule.flops + 1,  # type: ignore[operator]
+    return _update_op(  # type: ignore[no-any-return]
+        name, own._replace(inputs=inputs, n_required=len(inputs)), prepare,
+        f"`{rule.name}` in mixed precision.", infer=partial(like_weight, wide=np.float32),
+        mutates=[*changed, "weight32"], flops=rule.flops + 1,  # type: ignore[operator]
     )  # fmt: skip
 
 
