@@ -26,7 +26,7 @@ from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan, erf, gamma
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
 
 # many elements to one, one to many
-from d2lmini.ops import reduce  # sum, mean, prod, max, min, nansum, norm, moments
+from d2lmini.ops import reduce  # sum, mean, prod, max, min, nansum, norm
 from d2lmini.ops import order  # argmax, argmin, cumsum, sort, argsort, topk
 
 # the same elements elsewhere

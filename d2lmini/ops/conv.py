@@ -76,9 +76,9 @@ def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
 def _infer(
     data: Spec, weight: Spec, bias: Spec | None = None, *, kernel: Shape, stride: Shape,
     dilate: Shape, pad: Shape, num_filter: int, num_group: int, no_bias: bool, layout: str | None,
-    adj: Shape | None = None, target_shape: Shape = (), **_: Any,
+    adj: Shape | None = None, **_: Any,
 ) -> Spec:  # fmt: skip
-    """The rule of Convolution, and of Deconvolution, which has `adj` and `target_shape`."""
+    """The rule of Convolution, and of Deconvolution, which has `adj`."""
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
     check_layout(layout, len(kernel), data)
@@ -86,7 +86,7 @@ def _infer(
     if adj is None:
         size = geometry(size, *lists).out
     else:
-        size = transposed_geometry(size, *lists, adj, target_shape).size
+        size = transposed_geometry(size, *lists, adj).size
     N, C = data.shape[:2]
     if num_filter < 1 or num_group < 1 or C % num_group or num_filter % num_group:
         raise MXNetError(
@@ -224,21 +224,23 @@ def _(g, data, grad, shape, *, geo, num_group, needs=ALL):
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-@composed(infer=_infer, flops=_flops_transposed, optional=_unless_no_bias)
+@composed(
+    infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, left_out=("target_shape",)
+)
 def Deconvolution(
     data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
-    pad: Shape = (), adj: Shape = (), target_shape: Shape = (), num_filter: int,
-    num_group: int = 1, workspace: int = 512, no_bias: bool = True, cudnn_tune: str | None = None,
-    cudnn_off: bool = False, layout: str | None = None,
+    pad: Shape = (), adj: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 512,
+    no_bias: bool = True, cudnn_tune: str | None = None, cudnn_off: bool = False,
+    layout: str | None = None,
 ):  # fmt: skip
     """Transposed convolution: each element of data adds a scaled filter to the output.
 
     data (N, C, *size), weight (C, num_filter / num_group, *kernel) -> (N, num_filter, *out),
-    out = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj, or target_shape, which then
-    determines pad and adj. This is the gradient of the Convolution from `out` to `size`. There is a
-    bias only if no_bias is False (the default is True). Errors and dtypes as for Convolution.
+    out = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj. This is the gradient of the
+    Convolution from `out` to `size`. There is a bias only if no_bias is False (the default is
+    True). Errors and dtypes as for Convolution.
     """
-    geo = transposed_geometry(data.shape[2:], kernel, stride, dilate, pad, adj, target_shape)
+    geo = transposed_geometry(data.shape[2:], kernel, stride, dilate, pad, adj)
     y = conv_backward_data(data, weight, geo=geo, num_group=num_group)
     return y if no_bias else y + bias.reshape((-1, *(1,) * len(kernel)))
 
