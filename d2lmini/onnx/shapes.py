@@ -35,8 +35,10 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
     return w.transpose(x, *order) if order else w.add("Identity", x)
 
 
-@converts("_spread", when=lambda node: 0 not in node.attrs["shape"])
+@converts("_spread")
 def _spread(w: Writer, node: Node, x: str) -> str:
+    if 0 in node.attrs["shape"]:
+        raise w.problem("this op has no converter for copies to size 0")
     return w.add("Expand", w.reshape_to(x, node.attrs["kept"]), w.array(list(node.attrs["shape"])))
 
 
