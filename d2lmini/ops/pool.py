@@ -9,10 +9,9 @@
 <NDArray 1x1x2x2 @cpu(0)>
 
 A maximum or a sum over a rectangle separates into one axis after the other, so a k x k window costs
-2 k operations instead of k^2. Along an axis, tap j of all windows at once is one slice of the image
-with the stride as its step. Slices that would reach into the padding are shortened, so nothing is
-ever padded. Small windows without padding use a faster method,
-`combine_neighbours`.
+2 k operations instead of k^2. Along an axis, place j of all windows at once is one slice of the
+image with the stride as its step. Padding holds a number that changes nothing. Small windows use a
+faster method, `combine_neighbours`.
 
 Backward. The sum's gradient spreads each g over its window, again axis by axis
 (`_pooling_spread`); the maximum's gradient gives each g to the first place with the largest value
@@ -44,9 +43,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +54,7 @@ from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.windows import Geometry, check_layout, geometry
+from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
 #: groups the workers that share them spend their time on passing the interpreter lock.)
@@ -65,14 +63,6 @@ GRAIN = 1 << 18
 #: What becomes of a window: its sum, its mean over all places or over those on the image, or its
 #: maximum.
 SUM, MEAN, MEAN_ON_IMAGE, MAX = range(4)
-
-
-class Tap(NamedTuple):
-    """Place j of every window along an axis: `outputs` are the windows whose place j lies on the
-    image, `inputs` the positions of these places."""
-
-    outputs: slice
-    inputs: slice
 
 
 @lru_cache(maxsize=1024)
@@ -85,40 +75,42 @@ def pool_of(
     return geometry(size, kernel, stride, (), pad, round_up=convention == "full")
 
 
-@lru_cache(maxsize=1024)
-def _taps(pool: Geometry, axis: int) -> list[Tap]:
-    """The taps along spatial axis `axis`, without those that only cover padding."""
-    n, k, s, _dilate, p, o = (field[axis] for field in pool)
-    taps = []
-    for j in range(k):
-        first = max(0, -((j - p) // s))
-        last = min(o - 1, (n - 1 + p - j) // s)
-        if first <= last:
-            start = first * s - p + j
-            end = start + (last - first) * s + 1
-            taps.append(Tap(slice(first, last + 1), slice(start, end, s)))
-    return taps
+def _padded(x: Any, pool: Geometry, value: float) -> Any:
+    """x (images, *size) with `value` in the padding; x itself if windows cover no padding."""
+    needed = [(o - 1) * s + k for o, s, k in zip(pool.out, pool.stride, pool.kernel)]
+    size = [max(p + n, m) for p, n, m in zip(pool.pad, pool.size, needed)]
+    if tuple(size) == x.shape[1:]:
+        return x
+    padded = np.full((len(x), *size), value, x.dtype)
+    padded[inside(pool)] = x
+    return padded
+
+
+def _places(pool: Geometry, axis: int) -> Iterator[tuple]:
+    """For each place of a window along a spatial axis: the index of this place of all windows."""
+    stride, out = pool.stride[axis], pool.out[axis]
+    for j in range(pool.kernel[axis]):
+        yield along(axis + 1, slice(j, j + (out - 1) * stride + 1, stride))
 
 
 def _reduce(x: Any, pool: Geometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (np.maximum, np.max) if largest else (np.add, np.sum)
-    if is_near(pool):
+    x = _padded(x, pool, float(np.finfo(x.dtype).min) if largest else 0.0)
+    if max(pool.kernel) <= MOST_TAPS:
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
         return
-    start = float(np.finfo(x.dtype).min) if largest else 0.0
     last = len(pool.size) - 1
     for axis in range(last + 1):
         shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
         result = y if axis == last else np.empty(shape, y.dtype)
-        n, k, _s, _dilate, p, o = (field[axis] for field in pool)
-        if o == 1 and p == 0 and k == n:
-            x = whole(x, axis=axis + 1, keepdims=True, out=result)
-            continue
-        result.fill(start)
-        for tap in _taps(pool, axis):
-            part = result[along(axis + 1, tap.outputs)]
-            combine(part, x[along(axis + 1, tap.inputs)], out=part)
+        if shape[axis + 1] == 1 and pool.kernel[axis] == x.shape[axis + 1]:
+            whole(x, axis=axis + 1, keepdims=True, out=result)
+        else:
+            first, *others = _places(pool, axis)
+            np.copyto(result, x[first])
+            for place in others:
+                combine(result, x[place], out=result)
         x = result
 
 
@@ -127,26 +119,16 @@ def _sum_backward(g: Any, pool: Geometry, dx: Any) -> None:
     if cover(pool):
         repeat_windows(g, pool.kernel, dx)
         return
+    whole = _padded(dx, pool, 0.0)
     for axis in reversed(range(len(pool.size))):
-        shape = g.shape[: axis + 1] + (pool.size[axis],) + g.shape[axis + 2 :]
-        result = dx if axis == 0 else np.empty(shape, dx.dtype)
+        shape = g.shape[: axis + 1] + whole.shape[axis + 1 : axis + 2] + g.shape[axis + 2 :]
+        result = whole if axis == 0 else np.empty(shape, dx.dtype)
         result.fill(0)
-        for tap in _taps(pool, axis):
-            result[along(axis + 1, tap.inputs)] += g[along(axis + 1, tap.outputs)]
+        for place in _places(pool, axis):
+            result[place] += g
         g = result
-
-
-def _winners(x: Any, y: Any, pool: Geometry) -> Iterator[tuple[tuple, tuple, Any]]:
-    """For each tap of the windows (outputs, inputs, mask: is it the first with the maximum)."""
-    free = np.ones(y.shape, bool)
-    for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
-        outputs = (slice(None), *(tap.outputs for tap in taps))
-        inputs = (slice(None), *(tap.inputs for tap in taps))
-        won = x[inputs] == y[outputs]
-        if i:
-            won &= free[outputs]
-        free[outputs] ^= won
-        yield outputs, inputs, won
+    if whole is not dx:
+        dx[...] = whole[inside(pool)]
 
 
 @lru_cache(maxsize=256)
@@ -286,10 +268,18 @@ def max_pooling_backward(xp, g, data, y, *, pool, out=None):
         return dx
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
-        dx.fill(0)
-        for outputs, inputs, won in _winners(x, y, pool):
+        x = _padded(x, pool, float(np.finfo(x.dtype).min))
+        whole = dx if x.shape == dx.shape else np.empty(x.shape, dx.dtype)
+        whole.fill(0)
+        free = np.ones(y.shape, bool)
+        for _, pixels in taps(pool):
+            place = (slice(None), *pixels)
+            won = (x[place] == y) & free
+            free ^= won
             # Convert to numbers first: a ufunc that converts while it computes is slow.
-            dx[inputs] += g[outputs] * won.astype(g.dtype)
+            whole[place] += g * won.astype(g.dtype)
+        if whole is not dx:
+            dx[...] = whole[inside(pool)]
 
     _by_images(body, g, data, y, dx)
     return dx
@@ -300,13 +290,6 @@ MOST_TAPS = 4
 
 #: By the itemsize: the unsigned integers as wide as one and as two elements.
 WIDTHS = {2: ("u2", "u4"), 4: ("u4", "u8")}
-
-
-def is_near(pool: Geometry) -> bool:
-    """True if the windows are small and lie inside the image."""
-    return max(pool.kernel) <= MOST_TAPS and all(
-        p == 0 and (o - 1) * s + k <= n for n, k, s, _dilate, p, o in zip(*pool)
-    )
 
 
 def combine_neighbours(
