@@ -91,6 +91,7 @@ LEFT_OUT = {
     "x.argmax(axis=1) does the same": "argmax_channel",
     "x.slice_axis(axis, 0, n) does the same for each axis": "slice_like",
     "nd.where(x == x, x, 1).prod() does the same": "nanprod",
+    "x.mean(axes, keepdims=True) and ((x - mean) ** 2).mean(axes) do the same": "moments",
     "multi_all_finite(x, num_arrays=1) does the same": "all_finite",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
     "net.collect_params(pattern).initialize(init) does the same": "Mixed",

@@ -1,8 +1,8 @@
 """Initializers: the first values of parameters.
 
-base       `Initializer`: the meaning of parameter names; `register`, `create`
-values     `Zero`, `One`, `Constant`, `Bilinear`, `LSTMBias`: fixed values; `Uniform`, `Normal`,
-           `Xavier`, `MSRAPrelu`: drawn by `nd.random`
+base    `Initializer`: the meaning of parameter names; `register`, `create`; `Zero`, `One`,
+        `Constant`, `Bilinear`, `LSTMBias`: fixed values; `Uniform`, `Normal`, `Xavier`,
+        `MSRAPrelu`: drawn by `nd.random`
 
 >>> from d2lmini import init, nd
 >>> weight = nd.zeros((3, 4))
@@ -25,9 +25,9 @@ Init dense0_weight (3, 4)
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.initializer.base import InitDesc, Initializer, alias, create, register
-from d2lmini.initializer.values import (
-    Bilinear, Constant, LSTMBias, MSRAPrelu, Normal, One, Uniform, Xavier, Zero,
+from d2lmini.initializer.base import (
+    Bilinear, Constant, InitDesc, Initializer, LSTMBias, MSRAPrelu, Normal, One, Uniform, Xavier,
+    Zero, alias, create, register,
 )  # fmt: skip
 
 #: The names in later versions of MXNet.

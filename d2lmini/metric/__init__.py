@@ -2,8 +2,8 @@
 
 base      `EvalMetric`: sum and count; `register`, `create`
 measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC;
-          MAE, MSE, RMSE, Loss
-custom    CompositeEvalMetric: several metrics; CustomMetric, `np`: user-defined functions
+          MAE, MSE, RMSE, Loss; CompositeEvalMetric: several metrics; CustomMetric, `np`:
+          user-defined functions
 
 >>> from d2lmini import metric, nd
 >>> accuracy = metric.create("acc")
@@ -19,10 +19,9 @@ from typing import NoReturn
 from d2lmini.base import missing_attribute
 from d2lmini.metric.base import EvalMetric, alias, check_label_shapes, create, register
 from d2lmini.metric.measures import (
-    F1, MAE, MCC, MSE, RMSE, Accuracy, CrossEntropy, Loss, NegativeLogLikelihood, Perplexity,
-    TopKAccuracy,
+    F1, MAE, MCC, MSE, RMSE, Accuracy, CompositeEvalMetric, CrossEntropy, CustomMetric, Loss,
+    NegativeLogLikelihood, Perplexity, TopKAccuracy, np,
 )  # fmt: skip
-from d2lmini.metric.custom import CompositeEvalMetric, CustomMetric, np
 
 __all__ = [
     "Accuracy", "CompositeEvalMetric", "CrossEntropy", "CustomMetric", "EvalMetric", "F1", "Loss",

@@ -41,7 +41,7 @@ from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
-from d2lmini.ops.reshape_codes import infer_reshape
+from d2lmini.ops.shape import infer_reshape
 
 
 class NDArray(Typed, Fluent):

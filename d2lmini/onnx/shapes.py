@@ -35,6 +35,13 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
     return w.transpose(x, *order) if order else w.add("Identity", x)
 
 
+@converts("_spread")
+def _spread(w: Writer, node: Node, x: str) -> str:
+    if 0 in node.attrs["shape"]:
+        raise w.problem("this op has no converter for copies to size 0")
+    return w.add("Expand", w.reshape_to(x, node.attrs["kept"]), w.array(list(node.attrs["shape"])))
+
+
 @converts("broadcast_to", "broadcast_axis", "broadcast_like")
 def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
     before, after = w.x.shape, w.y.shape

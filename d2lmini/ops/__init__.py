@@ -22,40 +22,31 @@ from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import fluent  # operators and functions of values
 from d2lmini.ops import formula  # values on which a formula is computed
 from d2lmini.ops import composed  # ops that are formulas of other ops
-from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
+from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan, erf, gamma
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
-from d2lmini.ops import special  # erf, gamma, gammaln, digamma, erfinv
 
 # many elements to one, one to many
-from d2lmini.ops import reduce  # sum, mean, prod, max, min, and those that skip nan
-from d2lmini.ops import vector_norm  # norm, moments
-from d2lmini.ops import broadcast  # broadcast_to, tile, repeat
-from d2lmini.ops import scan  # argmax, argmin, cumsum
-from d2lmini.ops import order  # sort, argsort, topk
+from d2lmini.ops import reduce  # sum, mean, prod, max, min, nansum, norm
+from d2lmini.ops import order  # argmax, argmin, cumsum, sort, argsort, topk
 
 # the same elements elsewhere
 from d2lmini.ops import places  # where ops that select read, and where gradients are added up
-from d2lmini.ops import shape  # reshape, transpose, expand_dims, depth_to_space
+from d2lmini.ops import shape  # reshape, transpose, expand_dims, broadcast_to, tile, repeat, diag
 from d2lmini.ops import slicing  # slice, slice_axis, slice_like, reverse
-from d2lmini.ops import join  # concat, stack, split
-from d2lmini.ops import diag  # diag
+from d2lmini.ops import join  # concat, stack, split, pad
 from d2lmini.ops import index  # take, Embedding, pick, one_hot
-from d2lmini.ops import pad  # pad
 from d2lmini.ops import subscript  # x[key] and x[key] = value
-from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse
+from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse, CTCLoss
 
 # matrices
 from d2lmini.ops import linalg  # dot, batch_dot, gemm2
 
 # layers
-from d2lmini.ops import softmax  # softmax, log_softmax, SoftmaxOutput
-from d2lmini.ops import losses  # softmax cross-entropy and the squared error, each in one
-from d2lmini.ops import ctc  # CTCLoss
+from d2lmini.ops import softmax  # softmax, log_softmax, SoftmaxOutput, cross-entropy
 from d2lmini.ops import nn  # FullyConnected, Dropout, L2Normalization
 from d2lmini.ops import normalization  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
 from d2lmini.ops import conv  # Convolution, Deconvolution
 from d2lmini.ops import pool  # Pooling
-from d2lmini.ops import rnn_gates  # the arithmetic of a recurrent step
 from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
 from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 
@@ -63,9 +54,7 @@ from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuffle
 
 # training
-from d2lmini.ops import update  # sgd_update, nag_mom_update, signum_update
-from d2lmini.ops import update_adaptive  # adam_update, rmsprop_update, lamb_update_phase1
-from d2lmini.ops import update_multi  # one task for all parameters; sums of squares, all_finite
-from d2lmini.ops import compress  # gradients in 2 bits
+from d2lmini.ops import update  # sgd_update, nag_mom_update, adam_update, rmsprop_update
+from d2lmini.ops import update_multi  # one task for all parameters; gradients in 2 bits
 
 from d2lmini.ops import methods  # x.sum(), x.reshape(...)

@@ -31,7 +31,6 @@ from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Number, Shape, Spec, op, registry
 from d2lmini.ops.elementwise import infer_with_scalar
-from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
@@ -300,27 +299,6 @@ def LeakyReLU(
     if act_type == "prelu":
         factor = gamma.reshape(_gamma_shape(data.shape, gamma.shape))
     return relu(data) + below * factor
-
-
-@LeakyReLU.gradient(saves="y data gamma")
-def _(g, y, data, gamma, *, act_type, slope):
-    if act_type == "gelu":
-        phi = (data * data * -0.5).exp() * (2 * np.pi) ** -0.5
-        half = (registry["erf"](data * 0.5**0.5) + 1) * 0.5
-        return g * (half + data * phi), None
-    below = data <= 0
-    above, factor, dgamma = 1 - below, slope, None
-    # Keep the factor of `below` finite where data is inf: 0 * inf is nan.
-    if act_type == "elu":
-        factor = minimum.scalar(y, scalar=abs(slope)) + slope
-    elif act_type == "selu":
-        above = above * SELU_SCALE
-        factor = minimum.scalar(y, scalar=0.0) + SELU_SCALE * SELU_ALPHA
-    elif act_type == "prelu":
-        slopes = _gamma_shape(data.shape, gamma.shape)
-        factor = gamma.reshape(slopes)
-        dgamma = sum_to(g * minimum.scalar(data, scalar=0.0), shape=slopes).reshape(gamma.shape)
-    return g * (above + below * factor), dgamma
 
 
 @LeakyReLU.infer_inputs

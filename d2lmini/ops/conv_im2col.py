@@ -9,11 +9,10 @@ and filters into G independent parts, which makes a batch of G products of every
 Images so small that BLAS would be slow at a product for each lie side by side instead: a tile of
 them is one product, (F, C*taps) @ (C*taps, images*OH*OW). Their tiles are one part.
 
-The gradient for the data gives columns, each to be added back to its source. With stride 1 the
-windows of one tap are a shifted copy of the image. So g is laid out as wide as the (padded) image,
-with zeros in between, and one sum over a skewed view of the columns adds up all taps at once.
+The gradient for the data gives columns, each to be added back to its source; with stride 1 it is a
+convolution of g with turned filters instead.
 
-`conv_algorithms.py` describes the three functions.
+`conv.py` describes the three functions.
 """
 
 from __future__ import annotations
@@ -74,10 +73,10 @@ class Tile(NamedTuple):
 class _Tiles:
     """The tiles of a convolution, and the layout of their columns and outputs."""
 
-    def __init__(self, N: int, w: Shape, geo: Geometry, groups: int, factor: int):
+    def __init__(self, N: int, w: Shape, geo: Geometry, groups: int):
         self.geo, self.groups = geo, groups
         self.side_by_side = is_small(w, geo, groups)
-        columns = TILE_ELEMENTS // (groups * prod(w[1:]) * factor)
+        columns = TILE_ELEMENTS // (groups * prod(w[1:]))
         if self.side_by_side:
             columns = max(columns, FEWEST_COLUMNS)
         width = prod(geo.out[1:])
@@ -129,10 +128,9 @@ class _Tiles:
 
 
 @lru_cache(maxsize=1024)
-def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int, factor: int = 1) -> _Tiles:
-    """The tiles of N images for a weight of shape w. factor: how much more memory than its columns
-    a tile needs."""
-    return _Tiles(N, w, geo, groups, factor)
+def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int) -> _Tiles:
+    """The tiles of N images for a weight of shape w."""
+    return _Tiles(N, w, geo, groups)
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
@@ -184,7 +182,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
     N, F, C = g.shape[0], g.shape[1], dx.shape[1]
     pad = tuple(d * (k - 1) - p for k, d, p in zip(geo.kernel, geo.dilate, geo.pad))
-    if groups > 1 and max(geo.stride) == 1 and min(pad) >= 0:
+    if max(geo.stride) == 1 and min(pad) >= 0:
         # A convolution of g with turned filters copies windows, which is faster than adding.
         turned = w.reshape(groups, F // groups, C // groups, -1).swapaxes(1, 2)[..., ::-1]
         turned = turned.reshape(C, F // groups, *geo.kernel)
@@ -192,64 +190,12 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
         return
     padded = xp.empty((N, C, *geo.padded), dx.dtype) if any(geo.pad) else dx
     across = w.reshape(groups, F // groups, -1).swapaxes(1, 2)  # (G, C/G*taps, F/G)
-    if all(s == 1 for s in geo.stride) and not is_small(w.shape, geo, groups):
-        wide = geo._replace(out=(geo.out[0], *geo.padded[1:]))
-        margin = sum((k - 1) * d * n for k, d, n in zip(geo.kernel, geo.dilate, _steps(geo)))
-        tiles = _tiles_of(N, w.shape, wide, groups, 1 + -(-2 * margin // prod(wide.out)))
-        add = _add_shifted
-    else:
-        tiles = _tiles_of(N, w.shape, geo, groups)
-        add = _add_windows
-    tiles.for_each(lambda _part, tile: add(xp, padded[tile.n], g, across, tile, geo, tiles))
+    tiles = _tiles_of(N, w.shape, geo, groups)
+    tiles.for_each(
+        lambda _part, tile: _add_windows(xp, padded[tile.n], g, across, tile, geo, tiles)
+    )
     if padded is not dx:
         copy(xp, padded[inside(geo)], dx)
-
-
-def _steps(geo: Geometry) -> list[int]:
-    """Distance in the (padded) image between neighbours along each axis."""
-    return [prod(geo.padded[i + 1 :]) for i in range(len(geo.padded))]
-
-
-def _add_shifted(
-    xp: Any, images: Any, g: Any, w: Any, tile: Tile, geo: Geometry, tiles: _Tiles
-) -> None:
-    """Add the columns of a tile back to their source; strides are 1.
-
-    Number the places of an image line by line: tap t of the window at place q is at place
-    q + shift(t). So place p receives the sum over t of columns[t, p - shift(t)]: the elements of a
-    view whose tap axes step back by a shift each.
-    """
-    n, C = images.shape[:2]
-    steps = _steps(geo)
-    shifts = [d * step for d, step in zip(geo.dilate, steps)]
-    margin = sum((k - 1) * shift for k, shift in zip(geo.kernel, shifts))
-    places = prod(tile.shape[1:])  # of the columns
-    reached = places + (geo.kernel[0] - 1) * shifts[0]  # of the image
-    g = g[tile.n, :, tile.r]
-    laid = tiles.scratch("laid", (*g.shape[:2], *tile.shape[1:]), g.dtype)
-    laid[...] = 0
-    laid[(..., *(slice(size) for size in g.shape[3:]))] = g
-    columns = tiles.scratch("columns", (n, *w.shape[:2], margin + reached), g.dtype)
-    columns[..., :margin] = 0
-    columns[..., margin + places :] = 0
-    matmul(xp, w, tiles.matrices(laid, tile), columns[..., margin : margin + places])
-    columns = columns.reshape(n, C, *geo.kernel, -1)
-    per_image, per_channel, *per_tap, item = columns.strides
-    skewed = xp.lib.stride_tricks.as_strided(
-        columns[..., margin:],
-        (*geo.kernel, n, C, reached),
-        (*(t - s * item for t, s in zip(per_tap, shifts)), per_image, per_channel, item),
-    )
-    axes = tuple(range(len(geo.kernel)))
-    flat = images.reshape(n, C, -1)
-    if reached == flat.shape[2]:
-        xp.add.reduce(skewed, axis=axes, out=flat)
-        return
-    begin = tile.r.start * steps[0]
-    if begin == 0:
-        flat[...] = 0
-    place = flat[:, :, begin : begin + reached]
-    place += skewed.sum(axis=axes)
 
 
 def _add_windows(

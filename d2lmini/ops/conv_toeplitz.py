@@ -17,7 +17,7 @@ have the same property.
 
 The gradients are the same product transposed: the rows of g @ T^T are added up for the data, and
 the sums of x^T @ g along the band are the weight's gradient. `plan` predicts the cost from sizes
-alone; `conv_algorithms.py`, which describes the three functions, chooses by that cost.
+alone; `conv.py`, which describes the three functions, chooses by that cost.
 """
 
 from __future__ import annotations

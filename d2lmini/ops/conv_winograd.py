@@ -15,7 +15,7 @@ The values are products too, of tiny matrices with long rows: with images laid o
 The gradient for the data is the same with flipped filters. The gradient for the weight reverses the
 order: values of g, the products M[p]^T @ V[p], and from their sums to taps.
 
-As in `conv_toeplitz.py`, an inf or nan reaches all outputs of its tile. `conv_algorithms.py`
+As in `conv_toeplitz.py`, an inf or nan reaches all outputs of its tile. `conv.py`
 describes the three functions.
 
 Winograd's algorithm: m outputs of a filter of r taps with m + r - 1 multiplications, not m r.

@@ -12,8 +12,7 @@
 
 Each op calls `products.matmul` on views: a transposed operand is a view of the same memory, which
 BLAS reads at no extra cost, and the result is written to `out`. BLAS has no routine for float16
-and bfloat16: their products accumulate in float32 and are rounded once. `triangle.py` has
-triangular matrices, `decompose.py` factorizations and inverses.
+and bfloat16: their products accumulate in float32 and are rounded once.
 
 The gradient of every product is two products. With y = a b and g the gradient of y,
 
@@ -30,14 +29,10 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_one_dtype
+from d2lmini.ops.checks import check_one_dtype
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
-
-
-def transpose_last(a: Any) -> Any:
-    """Transpose the matrices on the last two axes: a view of an array, a copy of a value."""
-    return a.swapaxes(-2, -1)
 
 
 def _gradients_of_product(
@@ -160,13 +155,6 @@ def _infer_batch_dot(
     a, b = lhs.shape, rhs.shape
     if len(a) < 3:
         raise MXNetError(f"needs three axes or more, a is {a}, b is {b}; use dot for matrices")
-    return Spec(products_shape(a, b, transpose_a, transpose_b), lhs.dtype)
-
-
-def products_shape(
-    a: Shape, b: Shape, transpose_a: bool = False, transpose_b: bool = False
-) -> Shape:
-    """The shape of the products of matrices on the last two axes."""
     if len(a) != len(b) or a[:-2] != b[:-2]:
         raise MXNetError(f"a is {a}, b is {b}, need shapes that agree on all but the last two axes")
     rows, inner = a[-2:][::-1] if transpose_a else a[-2:]
@@ -176,7 +164,7 @@ def products_shape(
             f"inner sizes differ: a is {a}, b is {b}, need "
             f"a.shape[{-2 if transpose_a else -1}] == b.shape[{-1 if transpose_b else -2}]"
         )
-    return (*a[:-2], rows, columns)
+    return Spec((*a[:-2], rows, columns), lhs.dtype)
 
 
 @op(infer=_infer_batch_dot, flops=_flops_product)
@@ -193,8 +181,8 @@ def batch_dot(
     >>> nd.batch_dot(nd.ones((8, 2, 3)), nd.ones((8, 3, 5))).shape
     (8, 2, 5)
     """
-    left = transpose_last(lhs) if transpose_a else lhs
-    right = transpose_last(rhs) if transpose_b else rhs
+    left = lhs.swapaxes(-2, -1) if transpose_a else lhs
+    right = rhs.swapaxes(-2, -1) if transpose_b else rhs
     return matmul(xp, left, right, out)
 
 
@@ -206,50 +194,15 @@ def _(g, lhs, rhs, *, transpose_a, transpose_b, needs=ALL):
 # -- gemm -----------------------------------------------------------------------------------------
 
 
-def _infer_gemm2(
-    A: Spec, B: Spec, *, transpose_a: bool, transpose_b: bool, axis: int, **_: Any
-) -> Spec:
-    check_float(A, B, half=False)
-    ndim = len(A.shape)
-    if ndim < 2 or ndim != len(B.shape):
-        raise MXNetError(f"needs matrices or batches of them, A is {A.shape}, B is {B.shape}")
-    rows = axis + ndim if axis < 0 else axis
-    if not 0 <= rows < ndim - 1:
-        raise MXNetError(f"axis={axis} is not a row axis of {A.shape}, need one before the last")
-    a, b = _swapped(A.shape, rows), _swapped(B.shape, rows)
-    return Spec(_swapped(products_shape(a, b, transpose_a, transpose_b), rows), A.dtype)
-
-
-def _swapped(shape: Shape, axis: int) -> Shape:
-    """The shape with an axis and the last but one in each other's place."""
-    sizes = list(shape)
-    sizes[axis], sizes[-2] = sizes[-2], sizes[axis]
-    return tuple(sizes)
-
-
-@op("linalg_gemm2", infer=_infer_gemm2, flops=_flops_product)
+@composed("linalg_gemm2", flops=_flops_product, left_out=("axis",))
 def gemm2(
-    xp, A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0,
-    axis: int = -2, out=None,
+    A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
 ):  # fmt: skip
     """alpha op(A) op(B), where op is the identity or the transposition; single matrices or batches.
 
-    A (..., M, K), B (..., K, N) -> (..., M, N). `axis` is the axis of the rows (default: second to
-    last); columns are always last. float32 or float64. MXNetError at the call for shapes, axis,
-    dtype. Cost: 2 M N K for each pair.
+    A (..., M, K), B (..., K, N) -> (..., M, N). MXNetError at the call for shapes and dtypes. Cost:
+    2 M N K for each pair.
     """
-    # Move the matrices to the last two axes, as views.
-    left, right = A.swapaxes(axis, -2), B.swapaxes(axis, -2)
-    left = transpose_last(left) if transpose_a else left
-    right = transpose_last(right) if transpose_b else right
-    place = None if out is None else out.swapaxes(axis, -2)
-    y = matmul(xp, left, right, place)
-    if alpha != 1.0:
-        y *= alpha
-    return y.swapaxes(axis, -2) if out is None else out
-
-
-@gemm2.gradient(saves="A B")
-def _(g, A, B, *, transpose_a, transpose_b, alpha, axis, needs=ALL):
-    product = partial(gemm2, alpha=alpha, axis=axis)
-    return _gradients_of_product(product, g, A, B, transpose_a, transpose_b, needs)
+    product = dot if A.ndim == 2 else batch_dot
+    y = product(A, B, transpose_a=transpose_a, transpose_b=transpose_b)
+    return y if alpha == 1 else y * alpha

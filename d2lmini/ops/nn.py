@@ -28,9 +28,9 @@ from d2lmini.ops.checks import (
 )
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
-from d2lmini.ops.distributions import PIECE, standard_uniform
 from d2lmini.ops.linalg import dot
 from d2lmini.ops.products import matmul
+from d2lmini.ops.random_ops import PIECE, standard_uniform
 from d2lmini.ops.reduce import sum_
 
 # -- FullyConnected -------------------------------------------------------------------------------

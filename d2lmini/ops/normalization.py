@@ -32,7 +32,7 @@ from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import is_half
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
+from d2lmini.ops.core import Shape, Spec, normalize_axis, registry
 from d2lmini.ops.facts import Inputs
 from d2lmini.ops.partial import Partial
 from d2lmini.ops.reduce import reshape_to
@@ -91,49 +91,7 @@ def _like(parameters: Any, grads: Any) -> list[Any]:
     ]
 
 
-#: Facts of the ops that return the moments, too, if asked to.
-_MOMENTS: dict[str, Any] = dict(
-    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1, mxnet_outputs=3
-)
-
-
-# -- LayerNorm ------------------------------------------------------------------------------------
-
-
-def _infer_layer_norm(
-    data: Spec, gamma: Spec, beta: Spec, *, axis: int, output_mean_var: bool, **_: Any
-) -> Spec | list[Spec]:
-    check_float(data, gamma, beta)
-    axis = normalize_axis(axis, len(data.shape))
-    why = f"axis {axis} of data {data.shape}"
-    check_shapes((data.shape[axis],), why=why, gamma=gamma, beta=beta)
-    kept = Spec(with_axis(data.shape, axis, 1), data.dtype)
-    return [data, kept, kept] if output_mean_var else data
-
-
-@composed(
-    infer=_infer_layer_norm, flops=8, same_shape=("data",),
-    output_names=("output", "mean", "std"), mixed_dtypes=True, **_MOMENTS,
-)  # fmt: skip
-def LayerNorm(
-    data, gamma, beta, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False
-):  # fmt: skip
-    """Normalize along one axis, of n elements: gamma and beta (n,), the shape is kept.
-
-    With output_mean_var also mean and sqrt(var + eps), the axis kept as 1; both have no gradient.
-    One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
-    """
-    scale, shift = along(axis, data, gamma, beta)
-    y, mean, var = normalize(data, scale, shift, (axis % data.ndim,), eps)
-    return (y, mean, (var + eps).sqrt()) if output_mean_var else y
-
-
-@LayerNorm.gradient(saves="data gamma beta")
-def _(g, data, gamma, beta, *, axis, eps, needs):
-    g = g[0] if isinstance(g, list) else g
-    (scale,) = along(axis, data, gamma)
-    dx, *rest = normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs)
-    return dx, *_like((gamma, beta), rest)
+# -- LayerNorm, InstanceNorm and GroupNorm ---------------------------------------------------------
 
 
 def _one_per_place(given: Inputs, axis: int) -> dict[str, Partial]:
@@ -144,29 +102,81 @@ def _one_per_place(given: Inputs, axis: int) -> dict[str, Partial]:
     return {**dict.fromkeys(given, (data[axis],)), "data": data}
 
 
-@LayerNorm.infer_inputs
-def _(given, out, attrs):
-    return _one_per_place(given, attrs["axis"])
-
-
-# -- InstanceNorm and GroupNorm -------------------------------------------------------------------
-
-
-def _check_image(data: Spec) -> None:
-    if len(data.shape) < 3:
-        raise MXNetError(f"needs data (N, C, ...) of three axes or more, got {data.shape}")
-
-
-def _infer_instance_norm(data: Spec, gamma: Spec, beta: Spec, **_: Any) -> Spec:
+def _infer_layer_norm(data: Spec, gamma: Spec, beta: Spec, *, axis: int, **_: Any) -> Spec:
     check_float(data, gamma, beta)
-    _check_image(data)
-    why = f"the channels of data {data.shape}"
-    check_shapes(data.shape[1:2], why=why, gamma=gamma, beta=beta)
+    axis = normalize_axis(axis, len(data.shape))
+    why = f"axis {axis} of data {data.shape}"
+    check_shapes((data.shape[axis],), why=why, gamma=gamma, beta=beta)
     return data
 
 
 @composed(
-    infer=_infer_instance_norm, flops=8, same_shape=("data",), mxnet_outputs=3,
+    infer=_infer_layer_norm, flops=8, same_shape=("data",), mixed_dtypes=True, mxnet_outputs=3,
+    left_out=("output_mean_var",),
+)  # fmt: skip
+def LayerNorm(data, gamma, beta, *, axis: int = -1, eps: float = 1e-5):
+    """Normalize along one axis, of n elements: gamma and beta (n,), the shape is kept.
+
+    One floating dtype. MXNetError at the call for shapes. J. Ba et al., "Layer Normalization".
+    """
+    scale, shift = along(axis, data, gamma, beta)
+    return normalize(data, scale, shift, (axis % data.ndim,), eps)[0]
+
+
+@LayerNorm.gradient(saves="data gamma beta")
+def _(g, data, gamma, beta, *, axis, eps, needs):
+    (scale,) = along(axis, data, gamma)
+    dx, *rest = normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs)
+    return dx, *_like((gamma, beta), rest)
+
+
+LayerNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, attrs["axis"]))
+
+
+def _infer_groups(data: Spec, gamma: Spec, beta: Spec, *, num_groups: Any = None, **_: Any) -> Spec:
+    """The rule of GroupNorm, and of InstanceNorm, which has no `num_groups`."""
+    check_float(data, gamma, beta)
+    if len(data.shape) < 3:
+        raise MXNetError(f"needs data (N, C, ...) of three axes or more, got {data.shape}")
+    C = data.shape[1]
+    groups = C if num_groups is None else num_groups
+    if num_groups is not None and (groups < 1 or C % groups):
+        raise MXNetError(f"{C} channels cannot be cut into num_groups={num_groups} equal groups")
+    check_shapes((groups,), (C,), why="one number per group or channel", gamma=gamma, beta=beta)
+    return data
+
+
+def _per_group(gamma: Shape, view: Shape) -> Shape:
+    """The shape of gamma on the view: one number per group or per channel."""
+    return (1, view[1], 1 if gamma == (view[1],) else view[2], 1)
+
+
+@composed(
+    infer=_infer_groups, flops=8, same_shape=("data",), mxnet_outputs=3,
+    left_out=("output_mean_var",),
+)  # fmt: skip
+def GroupNorm(data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5):
+    """Normalize each group of C / num_groups channels of each image (N, C, ...); shape kept.
+
+    gamma and beta: one number per group, as in MXNet 1.9, or per channel, as in the paper
+    (Y. Wu and K. He, "Group Normalization", 2018). One floating dtype.
+    """
+    N, C = data.shape[:2]
+    view = (N, num_groups, C // num_groups, prod(data.shape[2:]))
+    scale, shift = (reshape_to(v, _per_group(v.shape, view)) for v in (gamma, beta))
+    y = normalize(reshape_to(data, view), scale, shift, (2, 3), eps)[0]
+    return reshape_to(y, data.shape)
+
+
+@GroupNorm.infer_inputs
+def _(given, out, attrs):
+    # One number per channel is allowed as well, so a known shape stays.
+    per = (attrs["num_groups"],)
+    return {name: given[name] or per for name in ("gamma", "beta")}
+
+
+@composed(
+    infer=_infer_groups, flops=8, same_shape=("data",), mxnet_outputs=3,
     onnx="InstanceNormalization(epsilon=eps)",
 )  # fmt: skip
 def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
@@ -185,62 +195,7 @@ def _(g, data, gamma, *, eps, needs):
     return dx, *_like((gamma, gamma), rest)
 
 
-@InstanceNorm.infer_inputs
-def _(given, out, attrs):
-    return _one_per_place(given, 1)
-
-
-def _groups(shape: Shape, num_groups: int) -> Shape:
-    """(N, groups, channels of a group, places)."""
-    return (shape[0], num_groups, shape[1] // num_groups, prod(shape[2:]))
-
-
-def _per_group(gamma: Shape, view: Shape) -> Shape:
-    """The shape of gamma on the view: one number per group or per channel."""
-    return (1, view[1], 1 if gamma == (view[1],) else view[2], 1)
-
-
-def _infer_group_norm(
-    data: Spec, gamma: Spec, beta: Spec, *, num_groups: int, output_mean_var: bool, **_: Any
-) -> Spec | list[Spec]:
-    check_float(data, gamma, beta)
-    _check_image(data)
-    N, C = data.shape[:2]
-    if num_groups < 1 or C % num_groups:
-        raise MXNetError(f"{C} channels cannot be cut into num_groups={num_groups} equal groups")
-    why = "one number per group or channel"
-    check_shapes((num_groups,), (C,), why=why, gamma=gamma, beta=beta)
-    kept = Spec((N, num_groups), data.dtype)
-    return [data, kept, kept] if output_mean_var else data
-
-
-@composed(
-    infer=_infer_group_norm, flops=8, same_shape=("data",),
-    output_names=("output", "mean", "std"), **_MOMENTS,
-)  # fmt: skip
-def GroupNorm(
-    data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5, output_mean_var: bool = False
-):  # fmt: skip
-    """Normalize each group of C / num_groups channels of each image (N, C, ...); shape kept.
-
-    gamma and beta: one number per group, as in MXNet 1.9, or per channel, as in the paper
-    (Y. Wu and K. He, "Group Normalization", 2018). With output_mean_var also mean and
-    sqrt(var + eps), (N, num_groups); both have no gradient. One floating dtype.
-    """
-    view = _groups(data.shape, num_groups)
-    scale, shift = (reshape_to(v, _per_group(v.shape, view)) for v in (gamma, beta))
-    y, mean, var = normalize(reshape_to(data, view), scale, shift, (2, 3), eps)
-    y = reshape_to(y, data.shape)
-    if not output_mean_var:
-        return y
-    return y, reshape_to(mean, view[:2]), reshape_to((var + eps).sqrt(), view[:2])
-
-
-@GroupNorm.infer_inputs
-def _(given, out, attrs):
-    # One number per channel is allowed as well, so a known shape stays.
-    per = (attrs["num_groups"],)
-    return {name: given[name] or per for name in ("gamma", "beta")}
+InstanceNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, 1))
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------
@@ -303,7 +258,8 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
     auxiliary=("moving_mean", "moving_var"), constants=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
-    output_names=("output", "mean", "var"), **_MOMENTS,
+    output_names=("output", "mean", "var"), mxnet_outputs=3,
+    outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
 )  # fmt: skip
 def BatchNorm(
     data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
@@ -336,9 +292,7 @@ def BatchNorm(
     return data * scale + shift, moving_mean, inverse, moving_mean, moving_var
 
 
-@BatchNorm.infer_inputs
-def _(given, out, attrs):
-    return _one_per_place(given, attrs["axis"])
+BatchNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, attrs["axis"]))
 
 
 @BatchNorm.gradient(saves="y data gamma beta")

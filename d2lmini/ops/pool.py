@@ -9,40 +9,52 @@
 <NDArray 1x1x2x2 @cpu(0)>
 
 A maximum or a sum over a rectangle separates into one axis after the other, so a k x k window costs
-2 k operations instead of k^2. Along an axis, tap j of all windows at once is one slice of the image
-with the stride as its step. Slices that would reach into the padding are shortened, so nothing is
-ever padded. (Small windows without padding use a faster method: `pool_dense.py`.)
+2 k operations instead of k^2. Along an axis, place j of all windows at once is one slice of the
+image with the stride as its step. Padding holds a number that changes nothing. Small windows use a
+faster method, `combine_neighbours`.
 
 Backward. The sum's gradient spreads each g over its window, again axis by axis
 (`_pooling_spread`); the maximum's gradient gives each g to the first place with the largest value
 (`_max_pooling_backward`). Spreading and summing are each other's gradients; so are scattering to
 the argmax and gathering at the argmax.
+
+Unit steps. The first places of all windows lie `stride` apart, and NumPy processes twelve such
+strided elements in about the time of a hundred contiguous ones. So a window's maximum is computed
+for *all* places of a group of images, as one long row of memory against the same row shifted:
+
+    x      3 1 4 1 | 5 9 2 6        rows of four
+    right  3 4 4 5 | 9 9 6 .        max(x, x shifted by 1)
+    down   9 9 6 .                  max(right, right shifted by 4)
+    y      9   6                    the results at the first places
+
+Three of four results are thrown away, and the method still takes a third of the time. Results that
+cross the end of a row are never selected.
+
+The gradient of windows of 2 x 2 (`give_to_winners`) treats two adjacent places as one integer of
+twice the width: g is written into the lower half, and shifted to the upper half where the place on
+the right is the argmax. This is integer arithmetic on the bits of g, exact for every value.
+
+The gradient of a sum over windows that partition the image writes g to all places of its window
+(`repeat_windows`): along a row number by number, and then whole rows.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
-from d2lmini.ops.pool_dense import (
-    are_squares,
-    combine_neighbours,
-    cover,
-    give_to_winners,
-    is_near,
-    repeat_windows,
-)
-from d2lmini.ops.windows import Geometry, check_layout, geometry
+from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
 #: groups the workers that share them spend their time on passing the interpreter lock.)
@@ -51,14 +63,6 @@ GRAIN = 1 << 18
 #: What becomes of a window: its sum, its mean over all places or over those on the image, or its
 #: maximum.
 SUM, MEAN, MEAN_ON_IMAGE, MAX = range(4)
-
-
-class Tap(NamedTuple):
-    """Place j of every window along an axis: `outputs` are the windows whose place j lies on the
-    image, `inputs` the positions of these places."""
-
-    outputs: slice
-    inputs: slice
 
 
 @lru_cache(maxsize=1024)
@@ -71,40 +75,42 @@ def pool_of(
     return geometry(size, kernel, stride, (), pad, round_up=convention == "full")
 
 
-@lru_cache(maxsize=1024)
-def _taps(pool: Geometry, axis: int) -> list[Tap]:
-    """The taps along spatial axis `axis`, without those that only cover padding."""
-    n, k, s, _dilate, p, o = (field[axis] for field in pool)
-    taps = []
-    for j in range(k):
-        first = max(0, -((j - p) // s))
-        last = min(o - 1, (n - 1 + p - j) // s)
-        if first <= last:
-            start = first * s - p + j
-            end = start + (last - first) * s + 1
-            taps.append(Tap(slice(first, last + 1), slice(start, end, s)))
-    return taps
+def _padded(x: Any, pool: Geometry, value: float) -> Any:
+    """x (images, *size) with `value` in the padding; x itself if windows cover no padding."""
+    needed = [(o - 1) * s + k for o, s, k in zip(pool.out, pool.stride, pool.kernel)]
+    size = [max(p + n, m) for p, n, m in zip(pool.pad, pool.size, needed)]
+    if tuple(size) == x.shape[1:]:
+        return x
+    padded = np.full((len(x), *size), value, x.dtype)
+    padded[inside(pool)] = x
+    return padded
+
+
+def _places(pool: Geometry, axis: int) -> Iterator[tuple]:
+    """For each place of a window along a spatial axis: the index of this place of all windows."""
+    stride, out = pool.stride[axis], pool.out[axis]
+    for j in range(pool.kernel[axis]):
+        yield along(axis + 1, slice(j, j + (out - 1) * stride + 1, stride))
 
 
 def _reduce(x: Any, pool: Geometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (np.maximum, np.max) if largest else (np.add, np.sum)
-    if is_near(pool):
+    x = _padded(x, pool, float(np.finfo(x.dtype).min) if largest else 0.0)
+    if max(pool.kernel) <= MOST_TAPS:
         combine_neighbours(combine, x, pool.kernel, pool.stride, y)
         return
-    start = float(np.finfo(x.dtype).min) if largest else 0.0
     last = len(pool.size) - 1
     for axis in range(last + 1):
         shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
         result = y if axis == last else np.empty(shape, y.dtype)
-        n, k, _s, _dilate, p, o = (field[axis] for field in pool)
-        if o == 1 and p == 0 and k == n:
-            x = whole(x, axis=axis + 1, keepdims=True, out=result)
-            continue
-        result.fill(start)
-        for tap in _taps(pool, axis):
-            part = result[along(axis + 1, tap.outputs)]
-            combine(part, x[along(axis + 1, tap.inputs)], out=part)
+        if shape[axis + 1] == 1 and pool.kernel[axis] == x.shape[axis + 1]:
+            whole(x, axis=axis + 1, keepdims=True, out=result)
+        else:
+            first, *others = _places(pool, axis)
+            np.copyto(result, x[first])
+            for place in others:
+                combine(result, x[place], out=result)
         x = result
 
 
@@ -113,26 +119,16 @@ def _sum_backward(g: Any, pool: Geometry, dx: Any) -> None:
     if cover(pool):
         repeat_windows(g, pool.kernel, dx)
         return
+    whole = _padded(dx, pool, 0.0)
     for axis in reversed(range(len(pool.size))):
-        shape = g.shape[: axis + 1] + (pool.size[axis],) + g.shape[axis + 2 :]
-        result = dx if axis == 0 else np.empty(shape, dx.dtype)
+        shape = g.shape[: axis + 1] + whole.shape[axis + 1 : axis + 2] + g.shape[axis + 2 :]
+        result = whole if axis == 0 else np.empty(shape, dx.dtype)
         result.fill(0)
-        for tap in _taps(pool, axis):
-            result[along(axis + 1, tap.inputs)] += g[along(axis + 1, tap.outputs)]
+        for place in _places(pool, axis):
+            result[place] += g
         g = result
-
-
-def _winners(x: Any, y: Any, pool: Geometry) -> Iterator[tuple[tuple, tuple, Any]]:
-    """For each tap of the windows (outputs, inputs, mask: is it the first with the maximum)."""
-    free = np.ones(y.shape, bool)
-    for i, taps in enumerate(product(*(_taps(pool, axis) for axis in range(len(pool.size))))):
-        outputs = (slice(None), *(tap.outputs for tap in taps))
-        inputs = (slice(None), *(tap.inputs for tap in taps))
-        won = x[inputs] == y[outputs]
-        if i:
-            won &= free[outputs]
-        free[outputs] ^= won
-        yield outputs, inputs, won
+    if whole is not dx:
+        dx[...] = whole[inside(pool)]
 
 
 @lru_cache(maxsize=256)
@@ -272,10 +268,109 @@ def max_pooling_backward(xp, g, data, y, *, pool, out=None):
         return dx
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
-        dx.fill(0)
-        for outputs, inputs, won in _winners(x, y, pool):
+        x = _padded(x, pool, float(np.finfo(x.dtype).min))
+        whole = dx if x.shape == dx.shape else np.empty(x.shape, dx.dtype)
+        whole.fill(0)
+        free = np.ones(y.shape, bool)
+        for _, pixels in taps(pool):
+            place = (slice(None), *pixels)
+            won = (x[place] == y) & free
+            free ^= won
             # Convert to numbers first: a ufunc that converts while it computes is slow.
-            dx[inputs] += g[outputs] * won.astype(g.dtype)
+            whole[place] += g * won.astype(g.dtype)
+        if whole is not dx:
+            dx[...] = whole[inside(pool)]
 
     _by_images(body, g, data, y, dx)
     return dx
+
+
+#: Windows with more taps use strided slices: shifting costs too much.
+MOST_TAPS = 4
+
+#: By the itemsize: the unsigned integers as wide as one and as two elements.
+WIDTHS = {2: ("u2", "u4"), 4: ("u4", "u8")}
+
+
+def combine_neighbours(
+    combine: Callable, x: np.ndarray, kernel: Shape, stride: Shape, y: np.ndarray
+) -> None:
+    """Fill y (images, *out) with what `combine` makes of every window of x (images, *size)."""
+    size = x.shape[1:]
+    spare = [scratch.array(name, x.size, x.dtype) for name in ("left", "right")]
+    row = x.reshape(-1)  # the results so far, at the first `row.size` places
+    whole = x
+    for axis, k in enumerate(kernel):
+        step = prod(size[axis + 1 :])
+        source = row
+        target = spare[0] if whole is not spare[0] else spare[1]
+        for j in range(1, k):
+            n = source.size - j * step
+            combine(row[:n], source[j * step :], out=target[:n])
+            row, whole = target[:n], target
+    first = tuple(slice(0, (o - 1) * s + 1, s) for o, s in zip(y.shape[1:], stride))
+    y[...] = whole.reshape(x.shape)[(slice(None), *first)]
+
+
+def cover(pool: Geometry) -> bool:
+    """True if every place of the image lies in exactly one window."""
+    return all(s == k and p == 0 and o * k == n for n, k, s, _dilate, p, o in zip(*pool))
+
+
+def repeat_windows(g: np.ndarray, kernel: Shape, dx: np.ndarray) -> None:
+    """dx (images, *size): each g (images, *out) at all places of its window."""
+    part = g.reshape(-1)
+    axes = [a for a in reversed(range(len(kernel))) if kernel[a] > 1]
+    names = ("left", "right")
+    for i, axis in enumerate(axes):
+        k, length = kernel[axis], prod(dx.shape[axis + 2 :])  # a number, a row, an image
+        n = part.size * k
+        whole = dx.reshape(-1) if axis == axes[-1] else scratch.array(names[i % 2], n, dx.dtype)
+        item = f"V{length * dx.itemsize}" if length > 1 else dx.dtype
+        places, source = whole.view(item), part.view(item)
+        for j in range(k):
+            places[j::k] = source
+        part = whole
+    if not axes:
+        dx[...] = g
+
+
+def are_squares(dtype: np.dtype, pool: Geometry) -> bool:
+    """True if `give_to_winners` applies: the windows are 2 x 2, and pairs fit an integer."""
+    return (
+        (2, 2) == pool.kernel == pool.stride
+        and pool.size == tuple(2 * n for n in pool.out)
+        and dtype.itemsize in WIDTHS
+        and sys.byteorder == "little"
+    )
+
+
+def give_to_winners(g: np.ndarray, x: np.ndarray, y: np.ndarray, dx: np.ndarray) -> None:
+    """dx (images, H, W): each g goes to the first place of its 2 x 2 window of x that holds y.
+
+    The upper row wins where its maximum is y, the left place where it is not the smaller one.
+    """
+    narrow, wide = WIDTHS[x.itemsize]
+    W = x.shape[-1]
+    line = f"V{W // 2 * x.itemsize}"  # half a row, copied as one thing
+    x, y, bits = x.reshape(-1), y.reshape(-1), g.reshape(-1).view(narrow)
+    n = x.size
+    room = scratch.array("left", n, x.dtype)
+    rows = scratch.array("right", n // 2, narrow)
+
+    np.maximum(x[:-1], x[1:], out=room[:-1])
+    rows[...] = room.view(wide)  # the lower halves: the places on the left
+    lines = rows.view(line)
+    upper, lower = room[: n // 2].view(narrow).reshape(2, -1)
+    upper.view(line)[...] = lines[0::2]
+    upper[...] = upper.view(x.dtype) == y
+    upper *= bits
+    np.bitwise_xor(bits, upper, out=lower)
+    lines[0::2], lines[1::2] = upper.view(line), lower.view(line)
+
+    is_right = scratch.array("flags", n, bool)
+    np.less(x[:-1], x[1:], out=is_right[:-1])
+    shifts = is_right.view("u2")
+    shifts &= 1
+    shifts *= 8 * x.itemsize
+    np.left_shift(rows, shifts, out=dx.reshape(-1).view(wide), dtype=wide)

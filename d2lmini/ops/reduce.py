@@ -1,4 +1,4 @@
-"""Reductions: sum, mean, prod, max, min and the variants that skip nan.
+"""Reductions: sum, mean, prod, max, min, nansum and norm.
 
 All take the same attributes, as in MXNet: `axis` (an int, a tuple, or None or () for all axes),
 `keepdims`, and `exclude` (reduce over the axes that are *not* named). A full reduction has shape
@@ -34,7 +34,8 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
+from d2lmini.ops.checks import check_choice
+from d2lmini.ops.core import Axes, DType, Op, Shape, Spec, normalize_axis, op
 
 #: The reductions that compiled programs join to other ops -> the ufunc that adds up.
 REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
@@ -304,3 +305,77 @@ def _(g, data_shape, *, shape):
 def reshape_to(value: Any, shape: Shape) -> Any:
     """`value` in exactly this shape, for gradient rules: a view unless a size is 0 (a code)."""
     return spread(value, kept=shape, shape=shape) if 0 in shape else value.reshape(shape)
+
+
+# -- norm ------------------------------------------------------------------------------------------
+
+
+def _infer_norm(
+    data: Spec, *, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
+) -> Spec:
+    check_choice("ord", ord, (1, 2))
+    axes = reduced_axes(axis, len(data.shape))
+    return Spec(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
+
+
+@op(
+    infer=_infer_norm, flops=lambda data, **_: 2 * data.size,
+    output_dtypes=lambda attrs, data, n: [attrs["out_dtype"] or data],
+)  # fmt: skip
+def norm(
+    xp, data, *, ord: int = 2, axis: Axes = None, out_dtype: DType | None = None,
+    keepdims: bool = False, out=None,
+):  # fmt: skip
+    """Length of vectors along `axis`: (sum |x|^ord)^(1/ord), for ord 1 or 2.
+
+    The dtype is kept, or `out_dtype`. Over two axes this is the Frobenius norm. Where squares leave
+    the range of float32 they are summed in float64, so that neither 1e30 nor 1e-30 is lost.
+    The gradient at a vector of zeros is 0 (MXNet gives nan).
+
+    >>> nd.norm(nd.array([3, 4])).asscalar()
+    np.float32(5.0)
+    """
+    axes = reduced_axes(axis, data.ndim)
+    if out is None:
+        out = xp.empty(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
+    acc = np.float32 if data.dtype == np.float16 else np.float64
+    if ord == 1:
+        return reduce_into(xp, data, axes, out, "sum", acc, prepare=xp.abs)
+    if data.dtype == np.float32 and xp is np:
+        total = np.empty(out.shape, np.float32)
+        reduce_into(xp, data, axes, total, "sum", prepare=np.square)
+        if total.size and total.min() > 1e-24 and total.max() < 1e36:
+            out[...] = np.sqrt(total)
+            return out
+    return reduce_into(
+        xp, data, axes, out, "sum", acc,
+        prepare=lambda block: xp.square(block.astype(acc)),
+        finish=lambda total: xp.sqrt(total, out=total),
+    )  # fmt: skip
+
+
+@norm.gradient(saves="y data data.shape data.dtype")
+def _(g, y, data, shape, dtype, *, ord, axis, out_dtype):
+    kept = kept_shape(shape, reduced_axes(axis, len(shape)))
+    if out_dtype is not None:
+        g, y = g.astype(dtype), y.astype(dtype)
+    if ord == 1:
+        return reshape_to(g, kept) * data.sign()
+    return reshape_to(g / (y + (y == 0)), kept) * data
+
+
+# -- without nan -----------------------------------------------------------------------------------
+
+
+@op(infer=reduction_rule("int64"), flops=reads_all)
+def nansum(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
+    """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
+    axes = reduced_axes(axis, data.ndim, exclude)
+    known = None if data.dtype.kind in "iub" else lambda x: xp.where(x == x, x, 0)
+    return reduce_into(xp, data, axes, out, "sum", prepare=known, keepdims=keepdims)
+
+
+@nansum.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, exclude):
+    kept = kept_shape(shape, reduced_axes(axis, len(shape), exclude))
+    return reshape_to(g, kept) * (data == data)

@@ -10,9 +10,9 @@
 
 Only the product with the state depends on the previous step. So a layer begins with the products of
 all inputs at once, (T N, I) with (I, gates), and then goes through the steps, each one product
-(N, H) with (H, gates) and a few passes over the gates (`rnn_gates.py`), all in place. Backward
-likewise computes the derivatives of all gates at once, then goes through the steps in reverse, and
-then computes the gradients of the weights, each one product over all steps (`rnn_compute.py`).
+(N, H) with (H, gates) and a few passes over the gates, all in place. Backward likewise computes the
+derivatives of all gates at once, then goes through the steps in reverse, and then computes the
+gradients of the weights, each one product over all steps (`rnn_compute.py`).
 
 The parameters of `RNN` are one vector, in the order of MXNet and cuDNN: for each layer and
 direction i2h weight, h2h weight; then, in the same order, i2h bias, h2h bias. `_rnn_layer`, the op
@@ -25,63 +25,51 @@ cell states (LSTM) or the state's part of n (GRU), and the outputs of inner laye
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, op
-from d2lmini.ops.distributions import standard_uniform
 from d2lmini.ops.join import concat
 from d2lmini.ops.partial import Conflict
+from d2lmini.ops.random_ops import standard_uniform
 from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
 
 
-@dataclass(frozen=True)
 class Network:
-    """A stack of recurrent layers by its sizes, which determine all shapes: T steps, N sequences, I
-    inputs, H units, L layers, each in one or both directions."""
+    """A stack of L recurrent layers of H units, each in one or both directions, on T steps of N
+    sequences of I inputs. These sizes determine all shapes:
 
-    mode: str
-    T: int
-    N: int
-    I: int
-    H: int
-    L: int = 1
-    directions: int = 1
+    state, output      of the states of all layers, and of the last layer's outputs
+    parameter_shapes   of the weights, then of the biases, in the order of the vector `parameters`
+    reserve_shapes     of the kept arrays of each layer and direction, then of inner layers' outputs
+    """
 
-    @cached_property
-    def state(self) -> Shape:
-        return (self.L * self.directions, self.N, self.H)
-
-    @cached_property
-    def output(self) -> Shape:
-        return (self.T, self.N, self.directions * self.H)
-
-    def outputs(self, data: Any) -> list[Spec]:
-        """Specs of the outputs of `RNN`."""
-        states = [self.state] * (2 if self.mode == "lstm" else 1)
-        reserve = (sum(map(prod, self.reserve_shapes)),)
-        return [Spec(shape, data.dtype) for shape in (self.output, *states, reserve)]
-
-    @cached_property
-    def parameter_shapes(self) -> tuple[Shape, ...]:
-        """Shapes of the weights, then of the biases, in the order of the vector."""
-        G = KINDS[self.mode].n_gates * self.H
+    def __init__(self, mode: str, T: int, N: int, I: int, H: int, L: int, directions: int):
+        kind, n = KINDS[mode], L * directions
+        self.input, self.H, self.L, self.directions = (T, N, I), H, L, directions
+        self.n_states, self.n_kept = 1 + (mode == "lstm"), len(kind.keeps)
+        self.state: Shape = (n, N, H)
+        self.output: Shape = (T, N, directions * H)
         weights: list[Shape] = []
-        for k in range(self.L * self.directions):
-            inner = self.I if k < self.directions else self.directions * self.H
-            weights += [(G, inner), (G, self.H)]
-        return (*weights, *[(G,)] * len(weights))
+        for k in range(n):
+            inner = I if k < directions else directions * H
+            weights += [(kind.n_gates * H, inner), (kind.n_gates * H, H)]
+        self.parameter_shapes = (*weights, *[(kind.n_gates * H,)] * len(weights))
+        self.parameters: Shape = (sum(map(prod, self.parameter_shapes)),)
+        kept = [(T, N, k * H) for k in kind.keeps]
+        self.reserve_shapes = (*kept * n, *[self.output] * (L - 1))
 
-    @cached_property
-    def parameters(self) -> Shape:
-        """The shape of the vector."""
-        return (sum(map(prod, self.parameter_shapes)),)
+    def outputs(self, dtype: Any) -> list[Spec]:
+        """Specs of the outputs of `RNN`."""
+        states = [self.state] * self.n_states
+        reserve = (sum(map(prod, self.reserve_shapes)),)
+        return [Spec(shape, dtype) for shape in (self.output, *states, reserve)]
 
-    def weights(self, *parameters: Any) -> list[Weights]:
+    def weights(self, parameters: Sequence[Any]) -> list[Weights]:
         """The parameters of each layer and direction: the arrays themselves of a single layer, or
         views into one vector."""
         if len(parameters) > 1:
@@ -90,16 +78,10 @@ class Network:
         n = len(views) // 2
         return [Weights(*views[k : k + 2], *views[n + k : n + k + 2]) for k in range(0, n, 2)]
 
-    @cached_property
-    def reserve_shapes(self) -> tuple[Shape, ...]:
-        """Shapes of the kept arrays of each layer and direction, then of inner layers' outputs."""
-        kept = [(self.T, self.N, k * self.H) for k in KINDS[self.mode].keeps]
-        return (*kept * (self.L * self.directions), *[self.output] * (self.L - 1))
-
     def reserve_parts(self, reserve: Any) -> tuple[list[list[Any]], list[Any]]:
         """The contents of the reserve: kept arrays per layer and direction, inner outputs."""
-        views = views_of(reserve, self.reserve_shapes)
-        n, layers = len(KINDS[self.mode].keeps), self.L * self.directions
+        views, n = views_of(reserve, self.reserve_shapes), self.n_kept
+        layers = self.state[0]
         return [views[n * k : n * k + n] for k in range(layers)], views[n * layers :]
 
     def halves(self, y: Any) -> list[Any]:
@@ -112,8 +94,8 @@ class Network:
         """Fill out: y, last states, reserve. mask_of(i): the dropout mask of layer i's inputs."""
         y, *last, reserve = out
         kept, inner = self.reserve_parts(reserve)
-        weights = self.weights(*parameters)
-        x = x.reshape(self.T, self.N, self.I)
+        weights = self.weights(parameters)
+        x = x.reshape(self.input)
         states, last = ([a.reshape(self.state) for a in arrays] for arrays in (states, last))
         for i, outputs in enumerate([*inner, y.reshape(self.output)]):
             if i and mask_of is not None:
@@ -133,21 +115,22 @@ class Network:
         """Fill dparameters and dx (None: not needed). heads: the gradients of the last states;
         these arrays become those of `states`."""
         kept, inner = self.reserve_parts(reserve)
-        weights, grads = (self.weights(*arrays) for arrays in (parameters, dparameters))
+        weights, grads = self.weights(parameters), self.weights(dparameters)
         g, y = (a.reshape(self.output) for a in (g, y))
-        x = x.reshape(self.T, self.N, self.I)
         states, heads = ([a.reshape(self.state) for a in arrays] for arrays in (states, heads))
+        inputs, outputs = [x.reshape(self.input), *inner], [*inner, y]
         for i in reversed(range(self.L)):
-            inputs, outputs = [x, *inner][i], [*inner, y][i]
             mask = mask_of(i) if i and mask_of is not None else None
-            inputs = inputs if mask is None else inputs * mask
-            below = layer.xp.empty(inputs.shape, x.dtype) if i else dx
-            below = None if below is None else below.reshape(inputs.shape)
-            for direction, (part, g_part) in enumerate(zip(self.halves(outputs), self.halves(g))):
+            x = inputs[i] if mask is None else inputs[i] * mask
+            below = layer.xp.empty(x.shape, x.dtype) if i else dx
+            below = None if below is None else below.reshape(x.shape)
+            for direction, (part, g_part) in enumerate(
+                zip(self.halves(outputs[i]), self.halves(g))
+            ):
                 k = i * self.directions + direction
                 first, last = ([a[k] for a in arrays] for arrays in (states, heads))
                 layer.backward(
-                    inputs, weights[k], first, part, kept[k], g_part, last, grads[k], below,
+                    x, weights[k], first, part, kept[k], g_part, last, grads[k], below,
                     direction == 1,
                 )  # fmt: skip
             g = below if mask is None else below * mask
@@ -174,7 +157,7 @@ def parameter_size(
     return network.parameters[0]
 
 
-def _empty(xp: Any, specs: list[Any]) -> tuple:
+def _empty(xp: Any, specs: Sequence[Any]) -> tuple:
     """Arrays of the shapes and dtypes of specs, or of other arrays."""
     return tuple([xp.empty(spec.shape, spec.dtype) for spec in specs])
 
@@ -205,13 +188,11 @@ rnn_param_concat.gradient(saves="data.shape")(concat.rule)
 
 
 def _infer(
-    data: Spec, parameters: Spec, state: Spec, state_cell: Spec | None = None,
-    sequence_length: Spec | None = None, *, state_size: int, num_layers: int, bidirectional: bool,
-    mode: str, p: float, projection_size: int | None, lstm_state_clip_min: float | None,
-    use_sequence_length: bool, **_: Any,
+    data: Spec, parameters: Spec, state: Spec, state_cell: Spec | None = None, *, state_size: int,
+    num_layers: int, bidirectional: bool, mode: str, p: float, projection_size: int | None,
+    lstm_state_clip_min: float | None, use_sequence_length: bool, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    has_lengths = use_sequence_length or sequence_length is not None
-    if projection_size or lstm_state_clip_min is not None or has_lengths:
+    if projection_size or lstm_state_clip_min is not None or use_sequence_length:
         raise MXNetError(
             "projection_size, lstm_state_clip_min and sequence_length (MXNet ignores the last two "
             "on the CPU) are not supported; put a Dense layer behind the LSTM, or unroll a cell "
@@ -228,8 +209,11 @@ def _infer(
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, network.state, why="layers times directions, batch, state_size")
     check_shape("state_cell", state_cell, network.state, why="as state")
-    check_shape("parameters", parameters, network.parameters, why=f"the vector of {network}")
-    return network.outputs(data)
+    check_shape(
+        "parameters", parameters, network.parameters,
+        why=f"all weights and biases of {num_layers} layers on data {data.shape}, mode={mode!r}",
+    )  # fmt: skip
+    return network.outputs(data.dtype)
 
 
 def _flops(data: Spec, *arrays: Spec, out: Spec, mode: str, **_: Any) -> float:
@@ -238,42 +222,37 @@ def _flops(data: Spec, *arrays: Spec, out: Spec, mode: str, **_: Any) -> float:
     return 2.0 * size * prod(data.shape[:-1]) + 40 * out.size
 
 
-def _optional(attrs: dict[str, Any]) -> tuple[str, ...]:
-    cell = ("state_cell",) if attrs["mode"] == "lstm" else ()
-    return (*cell, "sequence_length") if attrs["use_sequence_length"] else cell
-
-
 @op(
-    infer=_infer, flops=_flops, optional=_optional,
+    infer=_infer, flops=_flops, compute_in_float32="eE",
+    optional=lambda attrs: ("state_cell",) if attrs["mode"] == "lstm" else (),
     outputs=lambda mode="", state_outputs=False, **_: 1 + state_outputs * (1 + (mode == "lstm")),
-    output_names=("output", "state_output", "statecell_output"), free_dtypes=("sequence_length",),
-    presumed_dtypes={"sequence_length": None}, compute_in_float32="eE",
+    output_names=("output", "state_output", "statecell_output"),
     draws=lambda p, num_layers, training, **_: p > 0 and num_layers > 1 and training,
 )  # fmt: skip
 def RNN(
-    xp, data, parameters, state, state_cell=None, sequence_length=None, *, state_size: int,
-    num_layers: int, bidirectional: bool = False, mode: str, p: float = 0.0,
-    state_outputs: bool = False, projection_size: int | None = None,
-    lstm_state_clip_min: float | None = None, lstm_state_clip_max: float | None = None,
-    lstm_state_clip_nan: bool = False, use_sequence_length: bool = False, rng, training, out=None,
+    xp, data, parameters, state, state_cell=None, *, state_size: int, num_layers: int,
+    bidirectional: bool = False, mode: str, p: float = 0.0, state_outputs: bool = False,
+    projection_size: int | None = None, lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False,
+    use_sequence_length: bool = False, rng, training, out=None,
 ):  # fmt: skip
     """A recurrent network over (T, N, C) -> (T, N, directions * state_size).
 
-    mode: 'rnn_relu', 'rnn_tanh', 'lstm', 'gru' (formulas in `rnn_gates.py`). parameters: all
+    mode: 'rnn_relu', 'rnn_tanh', 'lstm', 'gru' (formulas in `rnn_compute.py`). parameters: all
     weights and biases, a vector (for the order see the module's docstring). state, and state_cell
     for the LSTM: (num_layers * directions, N, state_size), forward before backward in each layer;
     state_outputs also returns the last states. In training a fraction p of the inputs of each layer
     but the first is dropped.
 
     One dtype; 16 bits are computed in float32. MXNetError at the call for shapes, dtypes, and the
-    unsupported projection_size and sequence_length. Not twice differentiable, as in MXNet. (On the
-    CPU MXNet 1.9 ignores p and sequence_length.)
+    unsupported projection_size and use_sequence_length. Not twice differentiable, as in MXNet. (On
+    the CPU MXNet 1.9 ignores p and the lengths.)
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     if out is None:
-        out = _empty(xp, network.outputs(data))
+        out = _empty(xp, network.outputs(data.dtype))
     masks = _masks(xp, rng, p * training, network, data.dtype)
     states = _given(state, state_cell)
     network.forward(layer_of(xp, mode), data, [parameters], states, out, masks)
@@ -289,16 +268,24 @@ def _masks(xp: Any, key: Any, p: float, network: Network, dtype: Any) -> Any:
     return lambda i: (standard_uniform(xp, key, i, network.output) >= p) * scale
 
 
+def _heads(gs: Any, states: list[Any]) -> list[Any]:
+    """The gradients of the last states; nothing if all of them are zero."""
+    gs = gs[: len(states)]
+    if all(g is None for g in gs):
+        return []
+    return [state.zeros_like() if g is None else g for g, state in zip(gs, states)]
+
+
 @RNN.gradient(saves="y data parameters state state_cell")
 def _(
     g, y, data, parameters, state, state_cell, *, num_layers, bidirectional, mode, p, rng, training,
     needs=ALL,
 ):  # fmt: skip
-    cell_head = g[2] if mode == "lstm" else None
+    states = _given(state, state_cell)
     found = rnn_backward(
-        g[0], y[0], y[-1], data, state, parameters, None, None, None, state_cell, g[1], cell_head,
-        mode=mode, num_layers=num_layers, bidirectional=bidirectional, p=p if training else 0.0,
-        key=rng, wants_data=needs[0], n_parameters=1,
+        g[0], y[0], y[-1], data, parameters, *states, *_heads(g[1:], states), mode=mode,
+        num_layers=num_layers, bidirectional=bidirectional, p=p if training else 0.0, key=rng,
+        wants_data=needs[0], n_parameters=1,
     )  # fmt: skip
     return found if needs[0] else (None, *found)
 
@@ -313,34 +300,31 @@ def _(given, out, attrs):
     how = [attrs[name] for name in ("mode", "state_size", "num_layers", "bidirectional")]
     network = network_on(data, *how)
     found = {name: network.state for name in ("state", "state_cell")}
-    found["sequence_length"] = (network.N,)
-    return {**found, "parameters": network.parameters} if network.I else found
+    return {**found, "parameters": network.parameters} if data[2] else found
 
 
 # -- one layer with its parameters apart -----------------------------------------------------------
 
+_ARRAYS = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_cell")
 
-def _infer_layer(
-    data: Spec, i2h_weight: Spec, h2h_weight: Spec, i2h_bias: Spec, h2h_bias: Spec, state: Spec,
-    state_cell: Spec | None = None, *, mode: str,
-) -> list[Spec]:  # fmt: skip
-    parameters = i2h_weight, h2h_weight, i2h_bias, h2h_bias
-    _check_arrays(mode, state_cell, data, *parameters, state)
+
+def _infer_layer(data: Spec, *arrays: Spec, mode: str) -> list[Spec]:
+    state, state_cell = arrays[4], arrays[5] if len(arrays) > 5 else None
+    _check_arrays(mode, state_cell, data, *arrays[:5])
     if len(data.shape) not in (2, 3) or len(state.shape) != 2:
         raise MXNetError(
             f"data is {data.shape}, state {state.shape}, need (N, C) or (T, N, C), and (N, H)"
         )
     network = network_on(data.shape, mode, state.shape[1])
     shapes = (*network.parameter_shapes, *[network.state[1:]] * 2)
-    names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_cell")
-    for name, spec, shape in zip(names, (*parameters, state, state_cell), shapes):
-        check_shape(name, spec, shape, why=f"on data {data.shape}, an array of {network}")
+    for name, spec, shape in zip(_ARRAYS, arrays, shapes):
+        check_shape(name, spec, shape, why=f"for data {data.shape} and mode={mode!r}")
     return _layer_outputs(data, state, mode)
 
 
 def _layer_outputs(data: Any, state: Any, mode: str) -> list[Spec]:
     """Specs of the outputs of `_rnn_layer`: those of `RNN` without the last state h."""
-    y, _, *cell, reserve = network_on(data.shape, mode, state.shape[1]).outputs(data)
+    y, _, *cell, reserve = network_on(data.shape, mode, state.shape[1]).outputs(data.dtype)
     y = Spec((*data.shape[:-1], state.shape[1]), y.dtype)
     return [y, *[Spec(state.shape, spec.dtype) for spec in cell], reserve]
 
@@ -375,12 +359,11 @@ def rnn_layer(
     return out
 
 
-@rnn_layer.gradient(saves="y data i2h_weight h2h_weight i2h_bias h2h_bias state state_cell")
+@rnn_layer.gradient(saves=f"y data {' '.join(_ARRAYS)}")
 def _(g, y, data, i2h, h2h, i2h_bias, h2h_bias, state, state_cell, *, mode, needs=ALL):
-    parameters, cell_head = (i2h, h2h, i2h_bias, h2h_bias), g[1] if mode == "lstm" else None
     found = rnn_backward(
-        g[0], y[0], y[-1], data, state, *parameters, state_cell, None, cell_head, mode=mode,
-        wants_data=needs[0], n_parameters=4,
+        g[0], y[0], y[-1], data, i2h, h2h, i2h_bias, h2h_bias, *_given(state, state_cell),
+        *_heads(g[1:], _given(state_cell)), mode=mode, wants_data=needs[0], n_parameters=4,
     )  # fmt: skip
     return found if needs[0] else (None, *found)
 
@@ -388,51 +371,50 @@ def _(g, y, data, i2h, h2h, i2h_bias, h2h_bias, state, state_cell, *, mode, need
 # -- back ------------------------------------------------------------------------------------------
 
 
+def _n_given(mode: str, n_parameters: int) -> int:
+    """The number of parameters and states."""
+    return n_parameters + 1 + (mode == "lstm")
+
+
 def _infer_backward(
-    g: Spec, y: Spec, reserve: Spec, data: Spec, state: Spec, *arrays: Spec, mode: str,
-    n_parameters: int, wants_data: bool, **_: Any,
+    g: Spec, y: Spec, reserve: Spec, data: Spec, *arrays: Spec, mode: str, n_parameters: int,
+    wants_data: bool, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    states = [state] * (2 if mode == "lstm" else 1)
-    return [*[data] * wants_data, *arrays[:n_parameters], *states]
+    return [*[data] * wants_data, *arrays[: _n_given(mode, n_parameters)]]
 
 
 def _flops_backward(
-    g: Spec, y: Spec, reserve: Spec, data: Spec, state: Spec, *arrays: Spec, n_parameters: int,
-    **_: Any,
-) -> float:  # fmt: skip
+    g: Spec, y: Spec, reserve: Spec, data: Spec, *arrays: Spec, n_parameters: int, **_: Any
+) -> float:
     size = sum([spec.size for spec in arrays[:n_parameters]])
     return 4.0 * size * prod(y.shape[:-1]) + 20 * y.size
 
 
 @op(
     "_rnn_backward", infer=_infer_backward, flops=_flops_backward, compute_in_float32="eE",
-    outputs=lambda mode, n_parameters, wants_data, **_: (
-        wants_data + n_parameters + 1 + (mode == "lstm")
-    ),
+    outputs=lambda mode, n_parameters, wants_data, **_: wants_data + _n_given(mode, n_parameters),
 )  # fmt: skip
 def rnn_backward(
-    xp, g, y, reserve, data, state, weight, h2h_weight=None, i2h_bias=None, h2h_bias=None,
-    state_cell=None, head=None, head_cell=None, *, mode: str, num_layers: int = 1,
-    bidirectional: bool = False, p: float = 0.0, key=None, n_parameters: int, wants_data: bool,
-    out=None,
+    xp, *arrays, mode: str, num_layers: int = 1, bidirectional: bool = False, p: float = 0.0,
+    key=None, n_parameters: int, wants_data: bool, out=None,
 ):  # fmt: skip
     """Gradients of `RNN` and `_rnn_layer`: of data if needed, the parameters and the states.
 
-    weight: the vector of all parameters, or i2h_weight, the first of four. head, head_cell: the
-    gradients of the last states, None for zeros.
+    arrays: g, y, reserve and data; the parameters; the states before; the gradients of the last
+    states, of which those of the first may lack (zeros).
     """
-    parameters = _given(weight, h2h_weight, i2h_bias, h2h_bias)
-    states = _given(state, state_cell)
+    g, y, reserve, data, *rest = arrays
+    n = _n_given(mode, n_parameters)
+    parameters, states, heads = rest[:n_parameters], rest[n_parameters:n], rest[n:]
     if out is None:
-        out = _empty(xp, [*[data] * wants_data, *parameters, *states])
-    dx = out[0] if wants_data else None
+        out = _empty(xp, [*[data] * wants_data, *rest[:n]])
     dparameters, dstates = out[wants_data : -len(states)], out[-len(states) :]
-    for place, given in zip(dstates, (head, head_cell)):
+    for place, given in zip(dstates, [None] * (len(states) - len(heads)) + heads):
         place[...] = 0 if given is None else given.reshape(place.shape)
-    network = network_on(data.shape, mode, state.shape[-1], num_layers, bidirectional)
+    network = network_on(data.shape, mode, states[0].shape[-1], num_layers, bidirectional)
     network.backward(
-        layer_of(xp, mode), g, y, reserve, data, parameters, states, dstates, dparameters, dx,
-        _masks(xp, key, p, network, y.dtype),
+        layer_of(xp, mode), g, y, reserve, data, parameters, states, dstates, dparameters,
+        out[0] if wants_data else None, _masks(xp, key, p, network, y.dtype),
     )  # fmt: skip
     return out
 

@@ -1,16 +1,27 @@
 """One layer of `RNN` in one direction: forward and backward over all steps.
 
-A kind of layer (relu, tanh, LSTM, GRU) defines the computation between the products of a step;
-`Layer` has the products and the loop over time, which all kinds share. With a = W x + b for all
-steps at once and c = U h in each step:
+With a = W x + b for all steps at once, c = U h + d in each step, both split into gates of H
+numbers, and s the sigmoid, the kinds of layers are
 
-    forward    h' = f(a, c, h)
+    relu, tanh    h' = f(a + c)
+    GRU           r, z = s(a + c)    n = tanh(a_n + r c_n)                  h' = n + z (h - n)
+    LSTM          i, f, o = s(a + c)    g = tanh(a_g + c_g)    c' = f c + i g    h' = o tanh(c')
+
+The gates are stored in the order r z n and i f g o, as in MXNet and cuDNN; the GRU is cuDNN's,
+whose reset gate comes after the product (K. Cho et al., 2014, have it before).
+
+A kind defines the computation between the products of a step; `Layer` has the products and the loop
+over time, which all kinds share:
+
     back       D = slopes * (gradient of h')          dh = D U + the part that bypasses the gates
                dW = sum over steps of D^T x           dU = sum over steps of D^T h
 
 `slopes` are the derivatives of h' for a and c. They depend on forward values only, so they are
 computed for all steps before the backward loop; a step of that loop is one product and a few
 multiplications.
+
+All computes in place on arrays of NumPy or CuPy. Arrays that are often processed are separate and
+contiguous: NumPy processes columns of a wider array row by row, which took twice as long.
 
 >>> sorted(KINDS)
 ['gru', 'lstm', 'rnn_relu', 'rnn_tanh']
@@ -30,8 +41,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.core import Shape
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.products import matmul
-from d2lmini.ops.rnn_gates import gru_slopes, gru_step, lstm_slopes, lstm_step, split_gates
-from d2lmini.ops.scalar_cache import at_least
+from d2lmini.ops.scalar_cache import at_least, fit
 
 #: Slopes of several steps are computed in chunks of about this many numbers.
 GRAIN = 1 << 17
@@ -208,6 +218,11 @@ class Relu(Tanh):
         self.xp.greater(y, 0, out=out)
 
 
+def split_gates(gates: Any, n: int) -> Any:
+    """(..., n H) as (..., n, H), a view."""
+    return gates.reshape(*gates.shape[:-1], n, gates.shape[-1] // n)
+
+
 class LSTM(Layer):
     """Keeps the gates i f g o and the cell states."""
 
@@ -216,9 +231,24 @@ class LSTM(Layer):
     slopes = (4,)
 
     def step(self, c, w, states, y, kept, work) -> list[Any]:
-        gates, cell = kept
+        xp, (gates, cell) = self.xp, kept
         gates += c
-        lstm_step(self.xp, gates, states[1], cell, y, work)
+        H = y.shape[1]
+        i, f, g, o = (gates[:, k * H : k * H + H] for k in range(4))
+        # The sigmoid of x is (1 + tanh(x / 2)) / 2: one pass of tanh computes all four gates.
+        half, first = fit[xp][gates.dtype][0.5], gates[:, : 2 * H]
+        first *= half
+        o *= half
+        xp.tanh(gates, out=gates)
+        first *= half
+        first += half
+        o *= half
+        o += half
+        xp.multiply(i, g, out=work)
+        xp.multiply(f, states[1], out=cell)
+        cell += work
+        xp.tanh(cell, out=work)
+        xp.multiply(o, work, out=y)
         return [y, cell]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:
@@ -254,11 +284,23 @@ class GRU(Layer):
         n += w.i2h_bias[cut:]
 
     def step(self, c, w, states, y, kept, work) -> list[Any]:
-        rz, n, share = kept
+        xp, (rz, n, share) = self.xp, kept
         cut = rz.shape[1]
         rz += c[:, :cut]
-        self.xp.add(c[:, cut:], w.h2h_bias[cut:], out=share)
-        gru_step(self.xp, rz, n, share, states[0], y, work)
+        xp.add(c[:, cut:], w.h2h_bias[cut:], out=share)
+        # The op `sigmoid` does not serve: NumPy 2.4 computes np.negative(x, out=x) wrongly where x
+        # is one column of four.
+        number = fit[xp][rz.dtype]
+        rz *= number[-1]
+        xp.exp(rz, out=rz)
+        rz += number[1]
+        xp.divide(number[1], rz, out=rz)
+        xp.multiply(rz[:, : cut // 2], share, out=work)
+        n += work
+        xp.tanh(n, out=n)
+        xp.subtract(states[0], n, out=work)
+        work *= rz[:, cut // 2 :]
+        xp.add(n, work, out=y)
         return [y]
 
     def back(self, D, before, kept, across, y, g, heads) -> None:
@@ -278,6 +320,34 @@ class GRU(Layer):
         dn, dc = (rows(d) for d in D)
         cut = 2 * dn.shape[1]
         return [(slice(0, cut), dc[:, :cut]), (slice(cut, None), dn)]
+
+
+# -- the slopes of many steps ----------------------------------------------------------------------
+
+
+def gru_slopes(xp: Any, h: Any, rz: Any, n: Any, share: Any, dn: Any, dc: Any) -> None:
+    """Fill dn (..., H) with dh'/da_n and dc (..., 3H) with dh'/dc; the first two parts of dc are
+    dh'/da as well. The other arrays are as `GRU.step` left them."""
+    H = n.shape[-1]
+    r, z = rz[..., :H], rz[..., H:]
+    xp.multiply(1 - n * n, 1 - z, out=dn)
+    xp.multiply((1 - z) * z, h - n, out=dc[..., H : 2 * H])
+    dcn = dn * r
+    dc[..., 2 * H :] = dcn
+    xp.multiply(dcn * share, 1 - r, out=dc[..., :H])
+
+
+def lstm_slopes(xp: Any, c: Any, gates: Any, c_next: Any, slopes: Any, through: Any) -> None:
+    """Fill slopes (..., 4, H) with dc'/da_i, dc'/da_f, dc'/da_g, dh'/da_o, and `through` (..., H)
+    with dh'/dc'. The other arrays are as `LSTM.step` left them."""
+    gates = split_gates(gates, 4)
+    i, f, g, o = (gates[..., k, :] for k in range(4))
+    xp.multiply((1 - i) * i, g, out=slopes[..., 0, :])
+    xp.multiply((1 - f) * f, c, out=slopes[..., 1, :])
+    xp.multiply(1 - g * g, i, out=slopes[..., 2, :])
+    bent = xp.tanh(c_next)
+    xp.multiply((1 - o) * o, bent, out=slopes[..., 3, :])
+    xp.multiply(1 - bent * bent, o, out=through)
 
 
 #: Kinds of layers, by `mode`.

@@ -1,4 +1,5 @@
-"""Ops on batches of sequences of unequal lengths, stored with padding: mask, last step, reverse.
+"""Ops on batches of sequences of unequal lengths, stored with padding: mask, last step,
+reverse; and CTC, the loss of a sequence whose alignment is unknown.
 
 A batch is (T, N, X...): time first, then the batch (axis=0), or (N, T, X...) (axis=1). A vector
 (N,) of any dtype holds the length of each sequence; floats are truncated towards zero.
@@ -11,6 +12,28 @@ A batch is (T, N, X...): time first, then the batch (axis=0), or (N, T, X...) (a
  [-1.  4.]
  [-1. -1.]]
 <NDArray 3x2 @cpu(0)>
+
+Connectionist temporal classification (CTC):
+
+>>> scores = nd.zeros((3, 1, 2))                # 3 steps, 1 sequence, classes: blank and one letter
+>>> loss = nd.CTCLoss(scores, nd.array([[1]]))
+>>> loss.exp().round()                          # 6 of the 8 paths spell that letter once: 8 / 6
+<BLANKLINE>
+[1.]
+<NDArray 1 @cpu(0)>
+
+A path names one class for each time step. Merging repetitions and then dropping blanks turns a path
+into a label: "a-ab-" spells "aab". The loss is -log of the probability that a path, drawn step by
+step from softmax(data), spells the given label. The paths of a label go through the states
+
+    -  l1  -  l2  -  ...  lL  -                      (S = 2 L + 1, - is the blank)
+
+and at each step stay, advance by one, or by two where that skips a blank between different letters.
+`_reach` sums the beginnings of paths that come into state s at step t; from the other end it sums
+their continuations. Both are sums over two or three neighbours. Since probabilities of long
+sequences are tiny, all sums use logarithms, in float64. Both together give the share of the paths
+that are in a state, and with it the gradient, which forward computes too, as MXNet does. Source:
+A. Graves et al., "Connectionist Temporal Classification" (2006).
 """
 
 from __future__ import annotations
@@ -21,11 +44,12 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_optional, check_shape
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs
 from d2lmini.ops.partial import Partial
-from d2lmini.ops.places import adjoint, integers, scatter
+from d2lmini.ops.places import adjoint, integers, scatter, scatter_add
+from d2lmini.ops.softmax import log_softmax
 
 
 def _check(
@@ -163,3 +187,155 @@ def SequenceReverse(
 @SequenceReverse.gradient(saves="sequence_length")
 def _(g, sequence_length, *, use_sequence_length):
     return SequenceReverse(g, sequence_length, use_sequence_length=use_sequence_length), None
+
+
+def _infer(
+    data: Spec, label: Spec, data_lengths: Spec | None = None, label_lengths: Spec | None = None, *,
+    use_data_lengths: bool, use_label_lengths: bool, blank_label: str,
+) -> list[Spec]:  # fmt: skip
+    check_choice("blank_label", blank_label, ("first", "last"))
+    check_float(data)
+    if len(data.shape) != 3 or len(label.shape) != 2:
+        raise MXNetError(
+            f"data must be (T, N, C) and label (N, L), got {data.shape} and {label.shape}"
+        )
+    T, N, C = data.shape
+    why = f"data is (T, N, C) = {data.shape}"
+    check_shape("label", label, (N, label.shape[1]), why=why)
+    if T < 1 or C < 1:
+        raise MXNetError(f"data needs a step and a class at least, got (T, N, C) = {data.shape}")
+    if label.shape[1] > T:
+        raise MXNetError(
+            f"label (N, L) = {label.shape} has room for more letters than data (T, N, C) = "
+            f"{data.shape} has steps; need L <= T"
+        )
+    used = use_data_lengths, use_label_lengths
+    lengths = _sort_out(data_lengths, label_lengths, *used)
+    for name, given, wanted in zip(("data_lengths", "label_lengths"), lengths, used):
+        check_optional(name, given, wanted, f"use_{name}={wanted}")
+        check_shape(name, given, (N,), why=why)
+    return [Spec((N,), data.dtype), data]
+
+
+def _lengths_used(attrs: dict[str, Any]) -> tuple[str, ...]:
+    names = ("data_lengths", "label_lengths")
+    return tuple([name for name in names if attrs[f"use_{name}"]])
+
+
+def _sort_out(first: Any, second: Any, use_first: bool, use_second: bool) -> tuple[Any, Any]:
+    """A single input of lengths belongs to the labels if only label lengths are used."""
+    return (None, first) if use_second and not use_first and second is None else (first, second)
+
+
+def _lattice(
+    xp: Any, shape: Shape, label: Any, steps: Any, label_lengths: Any, blank: str
+) -> tuple[Any, Any, Any, Any]:
+    """The states of every sequence, (N, S) each: the class of each state, blank beyond the last;
+    and where a path may skip the blank before, begin and end: 0 there, else -inf."""
+    T, N, C = shape
+    L, b = label.shape[1], 0 if blank == "first" else C - 1
+    label = label.astype("int64")
+    if label_lengths is None:
+        padding = label == (0 if blank == "first" else -1)
+        lengths = xp.where(padding.any(axis=1), padding.argmax(axis=1), L)
+    else:
+        lengths = label_lengths.astype("int64")
+    inside = xp.arange(L) < lengths[:, None]
+    wrong = inside & ((label < 0) | (label >= C) | (label == b))
+    if xp is np:
+        _check_labels(label, wrong, (("label", lengths, L), ("data", steps, T)), C, b)
+    states = xp.full((N, 2 * L + 1), b)
+    states[:, 1::2] = xp.where(inside & ~wrong, label, b)
+    leap = xp.full(states.shape, -xp.inf)
+    leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, -xp.inf)
+    place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
+    start = xp.where((place < 2) & (place <= last), 0.0, -xp.inf)
+    if xp is not np:  # a check would wait for the GPU; there the loss becomes nan
+        wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)
+        start = xp.where(wrong[:, None], xp.nan, start)
+    return states, leap, start, xp.where((place <= last) & (place >= last - 1), 0.0, -xp.inf)
+
+
+def _check_labels(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
+    """MXNetError for lengths or classes out of range."""
+    for name, counts, most in lengths:
+        if label.size and not (counts.min() >= 0 and counts.max() <= most):
+            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
+    if wrong.any():
+        raise MXNetError(
+            f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
+            f"got {label[wrong][0]}"
+        )
+
+
+def _reach(xp: Any, emit: Any, leap: Any, start: Any, first: Any) -> Any:
+    """log of the sum over all paths that begin at step `first` (N,) and are in state s at step t,
+    without their factor of step t: (T, N, S).
+
+    emit (T, N, S): log of the factor of each state at each step. leap, start (N, S): 0 where a path
+    may skip the state before, where a path may begin, else -inf.
+    """
+    found = xp.empty(emit.shape)
+    before = xp.full(emit.shape[1:], -xp.inf)
+    for t, now in enumerate(found):
+        now[:] = before
+        now[:, 1:] = xp.logaddexp(now[:, 1:], before[:, :-1])
+        now[:, 2:] = xp.logaddexp(now[:, 2:], before[:, :-2] + leap[:, 2:])
+        now[:] = xp.where((first == t)[:, None], start, now)
+        before = now + emit[t]
+    return found
+
+
+@op(
+    aliases=["ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"], infer=_infer,
+    outputs=lambda **_: 1, optional=_lengths_used, output_names=("output0",), mxnet_outputs=2,
+    free_dtypes=("label", "data_lengths", "label_lengths"),
+    flops=lambda data, label, *_, out, **__: 10.0 * data.size
+    + 160.0 * data.shape[0] * label.size,
+)  # fmt: skip
+def CTCLoss(
+    xp, data, label, data_lengths=None, label_lengths=None, *, use_data_lengths: bool = False,
+    use_label_lengths: bool = False, blank_label: str = "first",
+):  # fmt: skip
+    """-log of the probability that softmax(data) spells each label: (T, N, C), (N, L) -> (N,).
+
+    data: scores of C classes at T steps, floating. label: class numbers, of any dtype, without the
+    blank, which is class 0 ("first") or C - 1 ("last"). A label ends before its first 0 ("first")
+    or -1 ("last"), or with use_label_lengths after label_lengths (N,) classes; a sequence ends
+    after T steps, or with use_data_lengths after data_lengths (N,). A label too long for its
+    sequence has the loss 0 and no gradient, as in MXNet.
+
+    MXNetError at the call for shapes, at a wait for lengths or classes out of range (on a GPU the
+    loss is nan instead). Backward keeps the slope (T, N, C), a hidden output; it is not
+    differentiable again. Cost: about 80 FLOPs for each state and step.
+    """
+    T, N, C = data.shape
+    data_lengths, label_lengths = _sort_out(
+        data_lengths, label_lengths, use_data_lengths, use_label_lengths
+    )
+    steps = xp.full(N, T) if data_lengths is None else data_lengths.astype("int64")
+    states, leap, start, end = _lattice(xp, data.shape, label, steps, label_lengths, blank_label)
+    log_p = log_softmax.compute(xp, data.astype("float64"))
+    emit = xp.take_along_axis(log_p, states[None], axis=2)
+    alpha = _reach(xp, emit, leap, start, xp.zeros(N)) + emit
+    back = xp.roll(leap[:, ::-1], 2, axis=1)  # the leap into a state is one out of its predecessor
+    beta = _reach(xp, emit[::-1, :, ::-1], back, end[:, ::-1], T - steps)[::-1, :, ::-1]
+    share = alpha + beta
+
+    # Every path is in one state at step 0.
+    largest = share[0].max(axis=1, keepdims=True)
+    largest = xp.where(largest == -xp.inf, 0.0, largest)
+    total = xp.log(xp.exp(share[0] - largest).sum(axis=1)) + largest[:, 0]
+    possible = total != -xp.inf
+    # The share of the paths that are in class c at step t is what the slope of log_p sums to.
+    share = xp.exp(share - xp.where(possible, total, 0.0)[:, None])
+    cells = xp.arange(T * N).reshape(T, N, 1) * C + states
+    slope = xp.exp(log_p) - scatter_add(xp, cells, share, (T, N, C), None)
+    counts = possible & (xp.arange(T)[:, None] < steps)  # (T, N)
+    slope = xp.where(counts[:, :, None], slope, 0.0)
+    return xp.where(possible, -total, 0.0).astype(data.dtype), slope.astype(data.dtype)
+
+
+@CTCLoss.gradient(saves="y")
+def _(g, y):
+    return g[0].reshape((1, -1, 1)) * y[1], None, None, None

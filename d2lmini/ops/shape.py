@@ -1,4 +1,4 @@
-"""Shape and order of elements: reshape, transpose and related ops.
+"""Shape and order of elements: reshape, broadcast, transpose, diag and related ops.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(6)
@@ -9,56 +9,179 @@
 <NDArray 2x3 @cpu(0)>
 >>> nd.transpose(nd.reshape(x, shape=(2, -1))).shape
 (3, 2)
+>>> nd.broadcast_to(nd.array([[1, 2]]), shape=(2, 0))     # 0 keeps the size
+<BLANKLINE>
+[[1. 2.]
+ [1. 2.]]
+<NDArray 2x2 @cpu(0)>
 
-These ops copy; `x.reshape(...)` of an NDArray is a view. `reshape_codes` explains target shapes
-with codes. All ops keep the dtype.
+These ops copy; `x.reshape(...)` of an NDArray is a view. All keep the dtype. The gradient of an
+element is the sum over its copies.
+
+A target shape of `reshape` may hold codes. It is read from left to right while a cursor moves over
+the axes of the input:
+
+    n > 0       this size; the cursor steps over one axis, whatever its size
+    0           keep the axis under the cursor
+    -1          the remaining size (at most once); the cursor steps over one axis
+    -2          keep all axes from the cursor on
+    -3          join the axis under the cursor and the next one
+    -4, a, b    split the axis under the cursor into sizes a and b, of which one may be -1
+
+>>> infer_reshape((2, 3, 4), (0, -1))
+(2, 12)
+>>> infer_reshape((2, 3, 4), (-3, -2))
+(6, 4)
+>>> infer_reshape((6, 4), (-4, 2, -1, 0))
+(2, 3, 4)
+
+With `reverse` both are read from right to left, so that codes name axes counted from the end:
+
+>>> infer_reshape((10, 5, 4), (-1, 0), reverse=True)
+(50, 4)
+
+After MXNet's `reshape`, where the two sizes of a split also precede its -4 when reversed. Unlike in
+MXNet, a result whose size does not fit is always an error.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import prod
+from operator import mul
 from typing import Any
 
 import numpy as np
 
-from d2lmini.base import MXNetError
-from d2lmini.ops import chunking
-from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, registry
+from d2lmini.base import ArgumentValueError, MXNetError
+from d2lmini.ops import chunking, core
+from d2lmini.ops.composed import composed
+from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
 from d2lmini.ops.create import progression
-from d2lmini.ops.reduce import distinct_axes, reshape_to, spread
-from d2lmini.ops.reshape_codes import infer_reshape
+from d2lmini.ops.places import adjoint
+from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
+from d2lmini.ops.signature import signature_of, with_signature
 
-# -- reshape ---------------------------------------------------------------------------------------
+# -- the codes of reshape --------------------------------------------------------------------------
 
 
-@op_of_view(mxnet_name="Reshape", left_out=("target_shape", "keep_highest"))
-def reshape(
-    xp, data, *, shape: Shape = (), reverse: bool = False, out=None
-):  # fmt: skip
-    """A copy in another shape, given by sizes and the codes 0, -1, -2, -3, -4 (`reshape_codes`).
+def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
+    """The shape that `target` means for an array of `shape`; ArgumentValueError if none fits."""
+    step = -1 if reverse else 1
+    try:
+        return _follow(shape[::step], target[::step])[::step]
+    except ValueError as problem:
+        backwards = " with reverse=True" if reverse else ""
+        raise ArgumentValueError(
+            f"cannot reshape {shape} into {tuple(target)}{backwards}: {problem}"
+        ) from None
 
-    With `reverse` the codes name axes counted from the end. `target_shape` and `keep_highest` are
-    the older form of `shape` (`infer_older`). MXNetError at the call if the sizes do not fit.
+
+def _follow(shape: Shape, target: Shape) -> Shape:
+    """The result's sizes; ValueError with the reason why the target does not fit."""
+    sizes: list[int] = []
+    # -1 stands for the total size over the given size, both without the kept axes. So -1 has a
+    # meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
+    given, cursor = 1, 0
+    kept: set[int] = set()
+    codes = iter(target)
+    for code in codes:
+        if code > 0 or code == -1:
+            sizes.append(code)
+            given *= abs(code)
+            cursor += 1
+            continue
+        if code < -4:
+            raise ValueError(f"{code} is neither a size nor one of the codes 0 to -4")
+        used = {-2: max(len(shape) - cursor, 0), -3: 2}.get(code, 1)
+        taken = shape[cursor : cursor + used]
+        if len(taken) < used:
+            raise ValueError(f"no axis is left for code {code}")
+        if code == -4:
+            taken = _split(taken[0], codes)
+        sizes += [prod(taken)] if code == -3 else taken
+        kept.update(range(cursor, cursor + used))
+        cursor += used
+    if sizes.count(-1) > 1:
+        raise ValueError("at most one size may be -1")
+    if -1 in sizes:
+        rest = prod(n for axis, n in enumerate(shape) if axis not in kept)
+        if rest % given:
+            raise ValueError(f"{rest} elements do not divide by {given}, so no size fits for -1")
+        sizes[sizes.index(-1)] = rest // given
+    elif prod(sizes) != prod(shape):
+        raise ValueError(
+            f"it has {prod(shape)} elements, the target would have {prod(sizes)}; "
+            "-1 stands for the size that follows from the others"
+        )
+    return tuple(sizes)
+
+
+def _split(size: int, codes: Iterator[int]) -> Shape:
+    """The two sizes after a -4, for an axis of `size`."""
+    pair = [n for _, n in zip(range(2), codes)]
+    if len(pair) < 2:
+        raise ValueError("code -4 takes two sizes")
+    known = -prod(pair) if -1 in pair else 0
+    a, b = (size // known if n == -1 and known > 0 else n for n in pair)
+    if a < 0 or b < 0 or a * b != size:
+        raise ValueError(f"an axis of size {size} does not split into {pair[0]} and {pair[1]}")
+    return a, b
+
+
+# -- to another shape ------------------------------------------------------------------------------
+
+
+def _to_shape(view: Callable, back: Callable, name: str = "", **facts: Any) -> Callable:
+    """Declare an op by a function of the shapes of its inputs: the shape that the first takes.
+
+    view: (xp, array, shape) -> view; back: (gradient, shape of the input) -> gradient."""
+
+    def declare(shape_of: Callable[..., Shape]) -> Op:
+        own = signature_of(shape_of, 0)
+
+        @with_signature(own._replace(words=(*own.words, "out")), shape_of.__doc__)
+        def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+            shape = shape_of(*[a.shape for a in arrays], **attrs)
+            return chunking.place_view(xp, view(xp, arrays[0], shape), out)
+
+        declared: Op = op_of_view(name or shape_of.__name__, **facts)(compute)
+        nothing = (None,) * (len(own.inputs) - 1)
+        declared.gradient(f"{own.inputs[0]}.shape")(lambda g, shape: (back(g, shape), *nothing))
+        return declared
+
+    return declare
+
+
+_reshaped = partial(_to_shape, lambda xp, data, shape: data.reshape(shape), reshape_to)
+_broadcast = partial(
+    _to_shape,
+    lambda xp, data, shape: xp.broadcast_to(data, shape),
+    lambda g, shape: sum_to(g, shape=shape),
+)
+
+
+@_reshaped(mxnet_name="Reshape", left_out=("target_shape", "keep_highest"))
+def reshape(data, *, shape: Shape = (), reverse: bool = False):
+    """A copy in another shape, given by sizes and the codes 0, -1, -2, -3, -4 (`ops/shape.py`).
+
+    With `reverse` the codes name axes counted from the end. MXNetError at the call if the sizes do
+    not fit.
 
     >>> nd.reshape(nd.ones((2, 3, 4)), shape=(0, -1)).shape
     (2, 12)
     """
-    return chunking.place_view(xp, data.reshape(infer_reshape(data.shape, shape, reverse)), out)
+    return infer_reshape(data, shape, reverse)
 
 
-@op_of_view("_np_reshape", in_mxnet=True)
-def np_reshape(xp, a, *, newshape: Shape, order: str = "C", out=None):
+@_reshaped("_np_reshape", in_mxnet=True)
+def np_reshape(a, *, newshape: Shape, order: str = "C"):
     """A copy in another shape of NumPy's kind, which may be () or have zeros: the name of `_spread`
     in MXNet's files."""
     if order != "C":
         raise MXNetError(f"reshapes in order 'C', not {order!r}")
-    return chunking.place_view(xp, a.reshape(newshape), out)
-
-
-@np_reshape.gradient(saves="a.shape")
-def _(g, shape):
-    return spread(g, kept=shape, shape=shape)
+    return newshape
 
 
 @spread.written_in_mxnet
@@ -68,74 +191,155 @@ def _(data, *, kept, shape):
         return y
     if 0 in shape:  # in `broadcast_to` a 0 keeps the size
         raise MXNetError(f"an array broadcast to {shape} has no counterpart in MXNet's files")
-    return registry["broadcast_to"](y, shape=shape)
+    return broadcast_to(y, shape=shape)
 
 
-@op_of_view(free_dtypes=("rhs",), left_out=("lhs_begin", "lhs_end", "rhs_begin", "rhs_end"))
-def reshape_like(xp, lhs, rhs, *, out=None):
+@_reshaped(free_dtypes=("rhs",), left_out=("lhs_begin", "lhs_end", "rhs_begin", "rhs_end"))
+def reshape_like(lhs, rhs):
     """lhs in the shape of rhs, of the dtype of lhs.
 
     MXNetError at the call if the numbers of elements differ.
     """
-    if prod(rhs.shape) != lhs.size:
+    if prod(rhs) != prod(lhs):
         raise MXNetError(
-            f"lhs {lhs.shape} has {lhs.size} elements and cannot take the shape {rhs.shape} of rhs"
+            f"lhs {lhs} has {prod(lhs)} elements and cannot take the shape {rhs} of rhs"
         )
-    return chunking.place_view(xp, lhs.reshape(rhs.shape), out)
+    return rhs
 
 
-@op_of_view(mxnet_name="Flatten")
-def flatten(xp, data, *, out=None):
+@_reshaped(mxnet_name="Flatten")
+def flatten(data):
     """Merge all axes but the first: (N, A, B, ...) -> (N, A*B*...); (N,) -> (N, 1).
 
     MXNetError at the call for an array without axes.
     """
-    if not data.shape:
+    if not data:
         raise MXNetError("data is (), need one axis or more: the first is kept")
-    return chunking.place_view(xp, data.reshape(data.shape[0], prod(data.shape[1:])), out)
+    return data[0], prod(data[1:])
 
 
-@op_of_view
-def expand_dims(xp, data, *, axis: int, out=None):
+@_reshaped()
+def expand_dims(data, *, axis: int):
     """Insert an axis of size 1 at position `axis` of the result; -1 is the last.
 
     >>> nd.expand_dims(nd.ones((2, 3)), axis=1).shape
     (2, 1, 3)
     """
-    at = normalize_axis(axis, data.ndim + 1)
-    shape = (*data.shape[:at], 1, *data.shape[at:])
-    return chunking.place_view(xp, data.reshape(shape), out)
+    at = normalize_axis(axis, len(data) + 1)
+    return (*data[:at], 1, *data[at:])
 
 
-@op_of_view
-def squeeze(xp, data, *, axis: Axes = None, out=None):
+@_reshaped()
+def squeeze(data, *, axis: Axes = None):
     """Drop axes of size 1: all of them, or those of `axis`. At least one axis stays, as in MXNet.
 
     MXNetError at the call for an axis of another size.
     """
-    shape = data.shape
-    if axis is None:
-        axes = [a for a, n in enumerate(shape) if n == 1]
-    else:
-        axes = distinct_axes(axis, len(shape))
-        for a in axes:
-            if shape[a] != 1:
-                raise MXNetError(f"axis {a} of {shape} has size {shape[a]}; only 1 can go")
-    left = tuple(n for a, n in enumerate(shape) if a not in axes) or shape[:1]
-    return chunking.place_view(xp, data.reshape(left), out)
+    ones = [a for a, n in enumerate(data) if n == 1]
+    axes = ones if axis is None else distinct_axes(axis, len(data))
+    for a in axes:
+        if a not in ones:
+            raise MXNetError(f"axis {a} of {data} has size {data[a]}; only 1 can go")
+    return tuple(n for a, n in enumerate(data) if a not in axes) or data[:1]
 
 
-@reshape.gradient(saves="data.shape")
-@flatten.gradient(saves="data.shape")
-@expand_dims.gradient(saves="data.shape")
-@squeeze.gradient(saves="data.shape")
-def _(g, shape):
-    return reshape_to(g, shape)
+# -- broadcast -------------------------------------------------------------------------------------
 
 
-@reshape_like.gradient(saves="lhs.shape")
-def _(g, shape):
-    return reshape_to(g, shape), None
+def _broadcast_shape(shape: Shape, target: Shape) -> Shape:
+    """`target` if `shape` broadcasts to it; `target` may have more axes in front."""
+    extra = len(target) - len(shape)
+    if extra < 0 or any(n != t and n != 1 for n, t in zip(shape, target[max(extra, 0) :])):
+        raise MXNetError(
+            f"{shape} does not broadcast to {target}: sizes counted from the last axis must be "
+            "equal, or 1 in the array"
+        )
+    return target
+
+
+@_broadcast()
+def broadcast_to(data, *, shape: Shape = ()):
+    """Copies along every axis of size 1 up to `shape`, where 0 keeps the size of the data.
+
+    New axes may come in front, as in NumPy (MXNet refuses them here, not in the NDArray method).
+    MXNetError at the call if the shapes do not broadcast.
+
+    >>> nd.broadcast_to(nd.array([[1], [2]]), shape=(2, 3)).asnumpy().tolist()
+    [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
+    """
+    extra = max(len(shape) - len(data), 0)
+    sizes = zip(shape[extra:], data)
+    return _broadcast_shape(data, (*shape[:extra], *[n or size for n, size in sizes]))
+
+
+@_broadcast(aliases=["broadcast_axes"])
+def broadcast_axis(data, *, axis: Axes = (), size: Axes = ()):
+    """Copies along `axis` (an int or a tuple), whose size is 1, until it has size `size`.
+
+    MXNetError at the call for an axis of another size.
+    """
+    axes, sizes = ((x,) if isinstance(x, int) else x for x in (axis, size))
+    if len(axes) != len(sizes):
+        raise MXNetError(f"axis={axis} and size={size} must have the same length")
+    target = list(data)
+    for a, n in zip(axes, sizes):
+        a = normalize_axis(a, len(data))
+        if data[a] != 1 or n < 0 or target[a] != 1:
+            raise MXNetError(f"axis {a} of {data} cannot become {n}: need size 1, named once")
+        target[a] = n
+    return tuple(target)
+
+
+@_broadcast(free_dtypes=("rhs",), left_out=("lhs_axes", "rhs_axes"))
+def broadcast_like(lhs, rhs):
+    """lhs broadcast to the shape of rhs, which has as many axes; MXNetError at the call if not, or
+    if they do not broadcast."""
+    if len(lhs) != len(rhs):
+        raise MXNetError(f"lhs is {lhs}, rhs {rhs}: need as many axes")
+    return _broadcast_shape(lhs, rhs)
+
+
+# Of tile and repeat each axis becomes two, of which one is broadcast: its elements times its
+# copies, which are merged.
+
+
+def _copies(data: Any, kept: Shape, pairs: Shape) -> Any:
+    """`data` in the shape `kept`, broadcast to `pairs`, of which each pair is merged."""
+    return reshape_to(
+        spread(data, kept=kept, shape=pairs), tuple(map(mul, pairs[::2], pairs[1::2]))
+    )
+
+
+@composed(flops=0)
+def tile(data, *, reps: Shape):
+    """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
+
+    (2, 3) with reps (2, 2) -> (4, 6), with reps 2 -> (2, 6), with (2, 1, 1) -> (2, 2, 3).
+
+    >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
+    [1.0, 2.0, 1.0, 2.0]
+    """
+    if any(r < 0 for r in reps):
+        raise MXNetError(f"reps={reps}, need numbers >= 0")
+    ndim = max(data.ndim, len(reps))
+    shape, reps = ((1,) * (ndim - len(sizes)) + sizes for sizes in (data.shape, reps))
+    kept = tuple(s for n in shape for s in (1, n))
+    return _copies(data, kept, tuple(s for pair in zip(reps, shape) for s in pair))
+
+
+@composed(flops=0)
+def repeat(data, *, repeats: int, axis: int | None = None):
+    """Each element `repeats` times in a row along `axis`, or of the flattened array.
+
+    >>> nd.repeat(nd.array([1, 2]), repeats=2).asnumpy().tolist()
+    [1.0, 1.0, 2.0, 2.0]
+    """
+    if repeats < 0:
+        raise MXNetError(f"repeats={repeats}, need a number >= 0")
+    shape, axis = ((prod(data.shape),), 0) if axis is None else (data.shape, axis)
+    axis = normalize_axis(axis, len(shape))
+    kept = tuple(s for n in shape for s in (n, 1))
+    return _copies(data, kept, with_axis(kept, 2 * axis + 1, repeats))
 
 
 # -- transpose -------------------------------------------------------------------------------------
@@ -172,15 +376,12 @@ def swapaxes(xp, data, *, dim1: int = 0, dim2: int = 0, out=None):
     return chunking.place_view(xp, data.swapaxes(dim1, dim2), out)
 
 
-@swapaxes.gradient()
-def _(g, *, dim1, dim2):
-    return swapaxes(g, dim1=dim1, dim2=dim2)
+swapaxes.gradient()(lambda g, *, dim1, dim2: swapaxes(g, dim1=dim1, dim2=dim2))
 
 
 # -- between channels and space --------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
 def _check_blocks(shape: Shape, block_size: int, multiples: Shape) -> Shape:
     if block_size < 1:
         raise MXNetError(f"block_size={block_size}, need 1 or more")
@@ -211,14 +412,54 @@ def space_to_depth(xp, data, *, block_size: int):
     return blocks.reshape(N, C * b**2, H // b, W // b)
 
 
-@depth_to_space.gradient()
-def _(g, *, block_size):
-    return space_to_depth(g, block_size=block_size)
+depth_to_space.gradient()(lambda g, *, block_size: space_to_depth(g, block_size=block_size))
+space_to_depth.gradient()(lambda g, *, block_size: depth_to_space(g, block_size=block_size))
 
 
-@space_to_depth.gradient()
-def _(g, *, block_size):
-    return depth_to_space(g, block_size=block_size)
+# -- diagonals -------------------------------------------------------------------------------------
+
+
+def _diag_shape(shape: Shape, k: int = 0, axis1: int = 0, axis2: int = 1) -> Shape:
+    if len(shape) == 1:
+        return (shape[0] + abs(k),) * 2
+    rows, columns = (normalize_axis(a, len(shape)) for a in (axis1, axis2))
+    if rows == columns:
+        raise MXNetError(f"axis1={axis1} and axis2={axis2} are the same axis of {shape}")
+    length = min(shape[rows] + min(k, 0), shape[columns] - max(k, 0))
+    if length < 0:
+        raise MXNetError(f"k={k} is not a diagonal of {shape[rows]} x {shape[columns]} matrices")
+    return (*(n for a, n in enumerate(shape) if a not in (rows, columns)), length)
+
+
+@op(infer=core.shape_rule(_diag_shape), flops=0)
+def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
+    """Diagonal number k: of zeros filled with a vector, or taken from matrices.
+
+    (n,) -> (n + |k|, n + |k|). With two axes or more: axis1 and axis2 hold the matrices; one last
+    axis with the diagonals replaces both, as in numpy.diagonal. dtype kept.
+    MXNetError at the call for a diagonal that does not exist.
+
+    >>> nd.diag(nd.array([1, 2]), k=1)
+    <BLANKLINE>
+    [[0. 1. 0.]
+     [0. 0. 2.]
+     [0. 0. 0.]]
+    <NDArray 3x3 @cpu(0)>
+    """
+    return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k, axis1, axis2)
+
+
+@adjoint(diag, "_undiag", flops=0)
+def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
+    """Zeros of `shape` with `data` at the diagonal that `diag` reads; for a vector, which `diag`
+    writes into a matrix, the diagonal of this matrix."""
+    if len(shape) == 1:
+        return xp.diagonal(data, k)
+    result = xp.zeros(shape, data.dtype)
+    matrices = xp.moveaxis(result, (axis1, axis2), (-2, -1))
+    place = xp.arange(data.shape[-1])
+    matrices[..., place + max(0, -k), place + max(0, k)] = data
+    return result
 
 
 # -- results that do not depend on the elements ----------------------------------------------------

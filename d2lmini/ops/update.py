@@ -1,4 +1,4 @@
-"""Optimizer updates of one parameter: gradient descent, momentum, sign methods.
+"""Optimizer updates of one parameter: gradient descent, momentum, sign and adaptive methods.
 
     weight = nd.ones(3)
     mom = nd.zeros(3)
@@ -7,16 +7,18 @@
 An update op returns the new weight; `out=weight` updates in place. The states (`mom`) always change
 in place. An op is declared by its formula, from which `update_program` makes a program of calls in
 place. The hyper-parameters `lr`, `wd` (weight decay), `rescale_grad` and `clip_gradient` belong to
-all ops; a formula names those that it uses itself. In the formulas of this module
+all ops; a formula names those that it uses itself. There are two ways of clipping to
+[-clip_gradient, clip_gradient], where that is >= 0, and of decay, as in MXNet; the name of the
+gradient in the formula says which:
 
-    g = clip(rescale_grad * grad)            to [-clip_gradient, clip_gradient] where that is >= 0
+    g = clip(rescale_grad * grad)                    decay is added to the step
+    h = clip(rescale_grad * grad + wd * weight)      decay is part of the gradient
 
 All arrays have the shape and dtype of the weight; the `mp_` ops (mixed precision) take weight and
 gradient in float16, compute on `weight32`, and keep the state in float32. `lazy_update`, for
 MXNet's sparse gradients, is accepted and has no effect.
 
-`update_adaptive` has methods with a learning rate per element, `update_multi` has ops that update
-many parameters in one task, which the optimizers use.
+`update_multi` has ops that update many parameters in one task, which the optimizers use.
 
 >>> from d2lmini import nd
 >>> weight, grad, mom = nd.ones(2), nd.array([1, 2]), nd.zeros(2)
@@ -28,12 +30,13 @@ many parameters in one task, which the optimizers use.
 <BLANKLINE>
 [-0.5 -1. ]
 <NDArray 2 @cpu(0)>
+
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -41,23 +44,18 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import Op, Spec, declare_op, op, registry
-from d2lmini.ops.signature import Signature, signature_of
-from d2lmini.ops.update_program import Formula, Step
+from d2lmini.ops.signature import Signature, signature_of, with_signature
+from d2lmini.ops.update_program import Formula, Step, limit
 
 
-def like_weight(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
-    """The new weight, the gradient and the states have the spec of the weight."""
-    return _check(weight, grad, weight, states)
-
-
-def like_weight32(weight: Spec, grad: Spec, *states: Spec, **_attrs: Any) -> Spec:
-    """The rule for mixed precision: states and master copy are float32."""
+def like_weight(
+    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
+) -> Spec:  # fmt: skip
+    """The new weight, the gradient and the states have the spec of the weight; the states in
+    mixed precision are `wide`."""
     check_float(weight)
-    return _check(weight, grad, Spec(weight.shape, np.float32), states)
-
-
-def _check(weight: Spec, grad: Spec, wide: Spec, states: Sequence[Spec]) -> Spec:
-    for what, spec, need in (("gradient", grad, weight), *(("state", s, wide) for s in states)):
+    state = Spec(weight.shape, wide or weight.dtype)
+    for what, spec, need in (("gradient", grad, weight), *(("state", s, state) for s in states)):
         if spec != need:
             raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
     return weight
@@ -75,9 +73,12 @@ def update(
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
-        facts.update(infer=like_weight, mutates=formula.changes, elementwise=True, flops=flops)
-        compute = _compute(formula.signature, formula.step, function, function.__doc__)
-        rule: Op = op(function.__name__, grad=None, **facts)(compute)
+        rule = _update_op(
+            function.__name__, formula.signature, formula.step, function.__doc__, flops=flops,
+            infer=like_weight, mutates=formula.changes, **facts,
+        )  # fmt: skip
+        rule.__wrapped__ = function  # nd.sgd_update?? shows it
+        declare_op(rule)
         if mp:
             declare_op(mixed(rule))
         return rule
@@ -85,47 +86,35 @@ def update(
     return declare
 
 
-def _compute(
-    signature: Signature, bind: Callable[..., Step], source: Any, doc: str | None
-) -> Callable:
-    """The `compute` of an op with this signature. bind: (xp, dtype, attributes) -> step, with the
-    attributes in the order of the signature. source: the function that `inspect` shows."""
+def _update_op(
+    name: str, signature: Signature, prepare: Callable[..., Step], doc: str | None, **facts: Any
+) -> Any:
+    """The op with this signature. prepare: (xp, dtype, attributes) -> step, with the attributes in
+    the order of the signature."""
 
-    def apply(xp: Any, arrays: Sequence[Any], attrs: tuple[Any, ...], out: Any) -> Any:
+    @with_signature(signature._replace(words=(*signature.words, "out")), doc)
+    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         out = xp.empty_like(arrays[0]) if out is None else out
-        step = bind(xp, out.dtype, attrs)
+        step = bind(rule, xp, out.dtype, attrs)
         if xp is np and not out.ndim:
             step(*(a.reshape(1) for a in (*arrays, out)))
         else:
             step(*arrays, out)
         return out
 
-    inputs, words = (", ".join(names) for names in (signature.inputs, signature.words))
-    space: dict[str, Any] = {"apply": apply}
-    exec(
-        f"def compute(xp, {inputs}, *, {words}, out=None):\n"
-        f"    return apply(xp, ({inputs}), ({words},), out)",
-        space,
-    )
-    compute = space["compute"]
-    code = source.__code__
-    compute.__code__ = compute.__code__.replace(
-        co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
-    )
-    compute.__kwdefaults__ = {**signature.defaults, "out": None}
-    compute.__annotations__ = signature.annotations
-    compute.__doc__, compute.bind = doc, bind
-    return compute
+    compute.prepare = prepare
+    rule = Op(compute, name, elementwise=True, grad=None, **facts)
+    return rule
 
 
 def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
     """The update of parameters of that dtype by an op with these attributes, others at their
     defaults."""
-    own = getattr(rule.compute, "bind", None)
-    if own is None:
+    prepare = getattr(rule.compute, "prepare", None)
+    if prepare is None:
         return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
     attrs = rule.defaults | attrs
-    return own(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
+    return prepare(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
 
 
 # -- mixed precision -------------------------------------------------------------------------------
@@ -136,7 +125,7 @@ def mixed(rule: Op) -> Op:
     rounded copy."""
     own = signature_of(rule.compute).without("out")
 
-    def bind_master(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
+    def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
         on_master = bind(rule, xp, np.dtype("float32"), dict(zip(own.words, attrs)))
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
@@ -147,15 +136,13 @@ def mixed(rule: Op) -> Op:
 
         return step
 
-    compute = _compute(
-        own._replace(inputs=(*own.inputs, "weight32")), bind_master, rule.compute,
-        f"`{rule.name}` in mixed precision.",
-    )  # fmt: skip
     name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
+    inputs = (*own.inputs, "weight32")
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
-    return Op(
-        compute, name, infer=like_weight32, mutates=[*changed, "weight32"], elementwise=True,
-        grad=None, flops=rule.flops + 1,  # type: ignore[operator]
+    return _update_op(  # type: ignore[no-any-return]
+        name, own._replace(inputs=inputs, n_required=len(inputs)), prepare,
+        f"`{rule.name}` in mixed precision.", infer=partial(like_weight, wide=np.float32),
+        mutates=[*changed, "weight32"], flops=rule.flops + 1,  # type: ignore[operator]
     )  # fmt: skip
 
 
@@ -209,3 +196,149 @@ def signum_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, wd_lh: float 
     lr * sign(mom): weight decay `wd` applies to the momentum, `wd_lh` to the weight directly."""
     mom = momentum * mom - ((1 - momentum) * g + (1 - momentum) * wd * w)
     return (1 - lr * wd_lh) * w + lr * xp.sign(mom), mom
+
+
+@update(12)
+def adam_update(
+    xp, w, h, mean, var, *, lr, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
+    lazy_update: bool = True,
+):  # fmt: skip
+    """mean = beta1 * mean + (1 - beta1) * h; var = beta2 * var + (1 - beta2) * h^2;
+    w - lr * mean / (sqrt(var) + epsilon).
+
+    After Kingma and Ba (2014); the `lr` that the optimizer passes includes the bias correction of
+    mean and var."""
+    mean = beta1 * mean + (1 - beta1) * h
+    var = beta2 * var + (1 - beta2) * h * h
+    return w - lr * (mean / (xp.sqrt(var) + epsilon)), mean, var
+
+
+# -- sums and means of squares ---------------------------------------------------------------------
+
+
+@update(9)
+def _adagrad_update(xp, w, g, history, *, lr, wd, epsilon: float = 1e-7):
+    """history += g^2; w - lr * (g / sqrt(history + epsilon) + wd * w).
+    After Duchi et al. (2011)."""
+    history = history + g * g
+    return w - (lr * g / xp.sqrt(history + epsilon) + lr * wd * w), history
+
+
+@update(11)
+def rmsprop_update(
+    xp, w, h, n, *, lr, gamma1: float = 0.95, epsilon: float = 1e-8, clip_weights: float = -1.0
+):
+    """n = gamma1 * n + (1 - gamma1) * h^2; w - lr * h / sqrt(n + epsilon), clipped to
+    [-clip_weights, clip_weights] where that is >= 0. After Tieleman and Hinton (2012)."""
+    n = gamma1 * n + (1 - gamma1) * h * h
+    return limit(xp, w - lr * h / xp.sqrt(n + epsilon), clip_weights), n
+
+
+@update(17)
+def rmspropalex_update(
+    xp, w, h, n, g, delta, *, lr, gamma1: float = 0.95, gamma2: float = 0.9,
+    epsilon: float = 1e-8, clip_weights: float = -1.0,
+):  # fmt: skip
+    """n and g are running means (gamma1) of h^2 and h; delta = gamma2 * delta -
+    lr * h / sqrt(n - g^2 + epsilon), then w + delta. After Graves (2013)."""
+    n = gamma1 * n + (1 - gamma1) * h * h
+    g = gamma1 * g + (1 - gamma1) * h
+    delta = gamma2 * delta - lr * h / xp.sqrt(n - g * g + epsilon)
+    return limit(xp, w + delta, clip_weights), n, g, delta
+
+
+@update(16, changes=["grad", "acc_g", "acc_delta"])
+def _adadelta_update(
+    xp, w, grad, acc_g, acc_delta, *, wd, rescale_grad, clip_gradient, rho: float = 0.9,
+    epsilon: float = 1e-5,
+):  # fmt: skip
+    """acc_g is the running mean (rho) of g^2; d = g * sqrt((acc_delta + epsilon) / (acc_g +
+    epsilon)); acc_delta the running mean of d^2; w - d - wd * w. After Zeiler (2012).
+
+    The gradient itself becomes rescale_grad * grad, as in MXNet's AdaDelta."""
+    grad = rescale_grad * grad
+    g = limit(xp, grad, clip_gradient)
+    acc_g = rho * acc_g + (1 - rho) * g * g
+    d = g * xp.sqrt((acc_delta + epsilon) / (acc_g + epsilon))
+    acc_delta = rho * acc_delta + (1 - rho) * d * d
+    return w - (d + wd * w), grad, acc_g, acc_delta
+
+
+# -- variants of Adam ------------------------------------------------------------------------------
+
+
+@update(11)
+def _adamax_update(xp, w, h, mean, largest, *, lr, beta1: float = 0.9, beta2: float = 0.999):
+    """mean as in `adam_update`; largest = max(beta2 * largest, |h|); w - lr * mean / largest."""
+    mean = beta1 * mean + (1 - beta1) * h
+    largest = xp.maximum(beta2 * largest, xp.abs(h))
+    return w - lr * (mean / largest), mean, largest
+
+
+@update(20, clip="clip_grad")
+def ftml_update(
+    xp, w, h, d, v, z, *, lr, t: int, beta1: float = 0.6, beta2: float = 0.999,
+    epsilon: float = 1e-8,
+):  # fmt: skip
+    """In step t: v as `var` in `adam_update`; e = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) +
+    epsilon); z = beta1 * z + (1 - beta1) * h - (e - beta1 * d) * w; d = e; the new weight is
+    -z / d. After Zheng and Kwok (2017), "follow the moving leader"."""
+    v = beta2 * v + (1 - beta2) * h * h
+    e = (1 - beta1**t) / lr * (xp.sqrt(v / (1 - beta2**t)) + epsilon)
+    z = beta1 * z + (1 - beta1) * h - (e - beta1 * d) * w
+    return -(z / e), e, v, z
+
+
+@update(20)
+def ftrl_update(xp, w, g, z, n, *, lr, wd, lamda1: float = 0.01, beta: float = 1.0):
+    """z += g - (sqrt(n + g^2) - sqrt(n)) / lr * w; n += g^2; the new weight is 0 where
+    |z| <= lamda1, else (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
+    After McMahan et al. (2013), "follow the regularized leader"."""
+    before = xp.sqrt(n)
+    n = n + g * g
+    root = xp.sqrt(n)
+    z = z + g - (root - before) / lr * w
+    shrunk = xp.maximum(xp.abs(z) - lamda1, 0)
+    return -(shrunk * xp.sign(z) / ((beta + root) / lr + wd)), z, n
+
+
+# -- steps scaled by the norm of the whole weight --------------------------------------------------
+#
+# LAMB scales the step of each parameter by |weight| / |step|, so that large batches may use large
+# steps. The norms are separate reductions between the two ops.
+
+
+@update(15, always_written=("wd",))
+def lamb_update_phase1(
+    xp, w, g, mean, var, *, wd, t: int, beta1: float = 0.9, beta2: float = 0.999,
+    epsilon: float = 1e-6, bias_correction: bool = True,
+):  # fmt: skip
+    """The direction of step t: mean / (sqrt(var) + epsilon) + wd * weight, with running means of
+    the clipped gradient and its square, with bias correction if bias_correction.
+    After You et al. (2019)."""
+    m = mean = beta1 * mean + (1 - beta1) * g
+    v = var = beta2 * var + (1 - beta2) * g * g
+    if bias_correction:
+        m, v = mean / (1 - beta1**t), var / (1 - beta2**t)
+    return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
+
+
+def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, **_attrs: Any) -> Spec:
+    like_weight(weight, g)
+    if r1.shape[:1] != (1,) or r2.shape[:1] != (1,):
+        raise MXNetError(f"r1 and r2 are (1, ...), got shapes {r1.shape} and {r2.shape}")
+    return weight
+
+
+@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
+def lamb_update_phase2(
+    xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
+    out=None,
+):  # fmt: skip
+    """weight - lr * r1 / r2 * g, with r1 = |weight| clipped to the bounds that are >= 0 and
+    r2 = |g|. The ratio is 1 where either is 0. Both are the first element of their array."""
+    r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
+    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
+    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
+    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype)
+    return xp.subtract(weight, g * (ratio * g.dtype.type(lr)), out=out)

@@ -76,23 +76,12 @@ def geometry(
 
 @lru_cache(maxsize=1024)
 def transposed_geometry(
-    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape,
-    target_shape: Shape,
-) -> Geometry:  # fmt: skip
+    size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, adj: Shape
+) -> Geometry:
     """The windows of which `size` fit on the output of a transposed convolution; MXNetError if
     impossible."""
     stride, dilate, pad = full_lists(kernel, stride, dilate, pad)
     spread = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in zip(size, kernel, stride, dilate)]
-    if any(target_shape):
-        if len(target_shape) != len(kernel) or any(f < t for f, t in zip(spread, target_shape)):
-            raise MXNetError(f"target_shape={target_shape} must be at most {tuple(spread)}")
-        excess = [f - t for f, t in zip(spread, target_shape)]
-        if any(e % 2 >= s for e, s in zip(excess, stride)):
-            raise MXNetError(
-                f"target_shape={target_shape} cannot be met by the same pad on both ends"
-            )
-        pad = tuple((e + 1) // 2 for e in excess)
-        return Geometry(target_shape, kernel, stride, dilate, pad, size)
     adj = adj or (0,) * len(kernel)
     if len(adj) != len(kernel) or any(not 0 <= a < s for a, s in zip(adj, stride)):
         raise MXNetError(f"adj={adj} must lie in [0, stride) for stride={stride}")

@@ -11,8 +11,8 @@
 <NDArray 2 @cpu(0)>
 
 optimizer    the base class: names, learning rates, weight decay, counts of updates
-fused        base class of elementwise optimizers: one engine task for all parameters
-elementwise  SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam, Adamax, FTML, Ftrl; LAMB
+fused        one engine task for all parameters: SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam,
+             Adamax, FTML, Ftrl; LAMB
 updater      Updater: an optimizer with the states of its weights, and their files
 """
 
@@ -23,9 +23,8 @@ from typing import NoReturn
 from d2lmini.base import missing_attribute
 from d2lmini.optimizer.optimizer import Optimizer, create, register
 
-from d2lmini.optimizer.fused import Fused  # isort: skip
-from d2lmini.optimizer.elementwise import (  # isort: skip
-    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, RMSProp, Signum,
+from d2lmini.optimizer.fused import (  # isort: skip
+    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, Fused, RMSProp, Signum,
 )  # fmt: skip
 from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 

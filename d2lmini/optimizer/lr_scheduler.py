@@ -26,12 +26,9 @@ class LRScheduler:
     warmup_begin_lr above base_lr, negative steps, or another mode."""
 
     def __init__(
-        self,
-        base_lr: float = 0.01,
-        warmup_steps: int = 0,
-        warmup_begin_lr: float = 0,
+        self, base_lr: float = 0.01, warmup_steps: int = 0, warmup_begin_lr: float = 0,
         warmup_mode: str = "linear",
-    ):
+    ):  # fmt: skip
         assert isinstance(warmup_steps, int), "warmup_steps is a number of updates: an int"
         if warmup_begin_lr > base_lr:
             raise ValueError("Base lr has to be higher than warmup_begin_lr")

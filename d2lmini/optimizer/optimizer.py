@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lmini.base import callsite, families
+from d2lmini.base import MXNetError, callsite, families
 from d2lmini.base.dtypes import is_half
 from d2lmini.base.families import Family
 from d2lmini.ndarray import NDArray, zeros
@@ -47,7 +47,7 @@ class Optimizer:
     given, the rate becomes the scheduler's base_lr. multi_precision: update weights of 16 bits
     through a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError);
     weight decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict:
-    Parameters by index. sym: a Symbol; `lr_mult` and `wd_mult` of its variables count by name.
+    Parameters by index. sym, of which MXNet reads multipliers: left out.
     """
 
     #: Optimizer classes by lower-case name.
@@ -56,18 +56,16 @@ class Optimizer:
     master_last = False
 
     def __init__(
-        self,
-        rescale_grad: float = 1.0,
-        param_idx2name: dict[Any, str] | None = None,
-        wd: float = 0.0,
-        clip_gradient: float | None = None,
-        learning_rate: float | None = None,
-        lr_scheduler: Callable[[int], float] | None = None,
-        sym: Any = None,
-        begin_num_update: int = 0,
-        multi_precision: bool = False,
+        self, rescale_grad: float = 1.0, param_idx2name: dict[Any, str] | None = None,
+        wd: float = 0.0, clip_gradient: float | None = None, learning_rate: float | None = None,
+        lr_scheduler: Callable[[int], float] | None = None, sym: None = None,
+        begin_num_update: int = 0, multi_precision: bool = False,
         param_dict: dict[Any, Any] | None = None,
-    ):
+    ):  # fmt: skip
+        if sym is not None:
+            raise MXNetError(
+                "sym is left out; say its multipliers with set_lr_mult and set_wd_mult"
+            )
         if param_idx2name is not None and not isinstance(param_idx2name, dict):
             raise AssertionError("param_idx2name should be a dict of param indexes to names.")
         self.rescale_grad = rescale_grad
@@ -89,10 +87,6 @@ class Optimizer:
         self.clip_gradient = clip_gradient
         self.multi_precision = multi_precision
         self.idx2name = dict(param_idx2name or {})
-        self._attributes: dict[str, dict[str, str]] = {}  # of the variables of `sym`, by name
-        if sym is not None:
-            found = sym.attr_dict()
-            self._attributes = {name: found.get(name, {}) for name in sym.list_arguments()}
         self.param_dict: dict[Any, Any] = dict(param_dict or {})
         self.allow_np_array = False
         self.set_lr_mult({})
@@ -173,21 +167,16 @@ class Optimizer:
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
-        """Set multipliers of the rate, by index or name; they win over attributes of variables."""
-        self.lr_mult = {**self._by_attribute("__lr_mult__"), **args_lr_mult}
+        """Set multipliers of the rate, by index or name."""
+        self.lr_mult = dict(args_lr_mult)
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
-        """Set multipliers of the decay, by index or name; they win over attributes of variables.
-        Names that are neither weight nor gamma have multiplier 0 by default."""
+        """Set multipliers of the decay, by index or name. Names that are neither weight nor gamma
+        have multiplier 0 by default."""
         self.wd_mult = {
             name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))
         }
-        self.wd_mult.update({**self._by_attribute("__wd_mult__"), **args_wd_mult})
-
-    def _by_attribute(self, attribute: str) -> dict[str, float]:
-        """The numbers that variables have under this attribute, by the names of the variables."""
-        found = self._attributes.items()
-        return {name: float(attrs[attribute]) for name, attrs in found if attribute in attrs}
+        self.wd_mult.update(args_wd_mult)
 
     def _set_current_context(self, device_id: int) -> None:
         """Count the following updates as updates on this device."""

@@ -9,9 +9,19 @@
 
 A file of states is a `.params` file. It holds the arrays, and one array of bytes with JSON text
 that gives the place of each array and, optionally, the optimizer's attributes. Loading runs no code
-(MXNet's own files are pickles, which can run any code): classes are looked up by their registered
-names, and attributes are only numbers, strings, lists and dictionaries. Every value must have the
-kind expected in its place (`restore.py`); otherwise nothing of the file is used.
+(MXNet's own files are pickles, which can run any code): attributes are only numbers, strings, lists
+and dictionaries. Every value must have the
+kind expected in its place; otherwise nothing of the file is used.
+
+The description of an optimizer consists of a class name and the values of attributes. The file is
+not trusted: the class must be that of the present optimizer, and each value must have the kind that
+this attribute has in it. So the restored optimizer works, and no attribute can replace a method:
+
+>>> described = {"class": "SGD", "attributes": {"lr": 0.5, "update": 1}}
+>>> restore(described, optimizer.SGD())
+Traceback (most recent call last):
+    ...
+d2lmini.base.MXNetError: these optimizer states are damaged: SGD has no attribute 'update' to set
 """
 
 from __future__ import annotations
@@ -29,7 +39,6 @@ from d2lmini.base import MXNetError
 from d2lmini.device import roles
 from d2lmini.ndarray import NDArray, array, serialize
 from d2lmini.optimizer.optimizer import Optimizer
-from d2lmini.optimizer.restore import Changes, damage_error, restore
 
 _META = "d2lmini optimizer states"
 #: Deepest nesting of tuples in a state.
@@ -113,13 +122,13 @@ class Updater:
         """
         params = self.optimizer.param_dict
         known = {i: p._data[0] for i, p in params.items() if getattr(p, "_data", None)}
-        optimizer = restored = self.optimizer
+        optimizer = self.optimizer
+        restored = copy.copy(optimizer)
         changes: Changes = []
         try:
             found, described = _read(states)
             if described is not None:
-                optimizer, changes = restore(described, optimizer)
-                restored = copy.copy(optimizer)
+                changes = restore(described, optimizer)
                 restored.__dict__.update(changes[0][1])
             for index, state in found.items():
                 if index in known:
@@ -134,7 +143,6 @@ class Updater:
         self.states_synced = dict.fromkeys(found, False)
         for changed, values in changes:
             changed.__dict__.update(values)
-        self.optimizer = optimizer
         optimizer._set_current_context(0)
 
 
@@ -257,3 +265,112 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {"pairs": [[_plain(k), _plain(v)] for k, v in value.items()]}
     raise TypeError(type(value).__name__)
+
+
+#: Largest accepted count of updates; no training makes more.
+_MOST_UPDATES = 1 << 40
+#: Largest number of steps that a schedule makes at once.
+_MOST_STEPS = 1 << 16
+
+
+def damage_error(words: str) -> MXNetError:
+    """The error for states that `Updater.get_states` would not write."""
+    return MXNetError(f"these optimizer states are damaged: {words}")
+
+
+#: (object, values of its attributes)
+Changes = list[tuple[Any, dict[str, Any]]]
+
+
+def restore(described: Any, optimizer: Optimizer) -> Changes:
+    """The changes that give the optimizer the described attributes. Raises MXNetError for a
+    description that does not fit."""
+    values = _attributes(described, optimizer)
+    updates = max(_checked_counts(values), optimizer.num_update)
+    values["lr_scheduler"] = None
+    changes: Changes = [(optimizer, values)]
+    if described.get("lr_scheduler") is not None:
+        values["lr_scheduler"] = schedule = optimizer.lr_scheduler
+        changes.append((schedule, _schedule(described["lr_scheduler"], schedule, updates)))
+    elif values.get("lr", optimizer.lr) is None:
+        raise damage_error(f"{type(optimizer).__name__} has neither a learning rate nor a schedule")
+    return changes
+
+
+def _attributes(described: Any, owner: Any) -> dict[str, Any]:
+    """The values of the attributes of an object like `owner`: of this class, and each with a data
+    attribute of that name and a value of that kind."""
+    parts = described if isinstance(described, dict) else {}
+    name, attributes = parts.get("class"), parts.get("attributes")
+    if not isinstance(name, str) or not isinstance(attributes, dict):
+        raise damage_error(f"expected a class and its attributes, got {str(described)[:100]}")
+    own = type(owner).__name__
+    if own != name:
+        raise MXNetError(
+            f"the states were saved with {name[:100]}, the Trainer has {own}: give it an optimizer "
+            "and an lr_scheduler of the same classes before loading them"
+        )
+    try:
+        values = {key: _value(plain) for key, plain in attributes.items()}
+    except (TypeError, ValueError, KeyError, RecursionError) as problem:
+        raise damage_error(f"an attribute of {name} is not as it is written: {problem}") from None
+    for key, value in values.items():
+        of_class = getattr(type(owner), key, None)
+        if key.startswith("__") or callable(of_class) or isinstance(of_class, property):
+            raise damage_error(f"{name} has no attribute {key[:100]!r} to set")
+        wanted = getattr(owner, key, None)
+        if key in ("lr", "clip_gradient"):
+            fits = value is None or isinstance(value, (int, float))
+        else:
+            fits = wanted is None or _kind(value) is _kind(wanted)
+        if not fits or value != value:
+            raise damage_error(
+                f"{name}.{key} is {str(value)[:100]}, a {type(value).__name__}; expected a "
+                f"{type(wanted).__name__}"
+            )
+    return values
+
+
+def _value(plain: Any) -> Any:
+    """Decode a value from JSON: dictionaries are lists of pairs, because keys may be numbers."""
+    if isinstance(plain, list):
+        return [_value(item) for item in plain]
+    if isinstance(plain, dict):
+        return {_value(k): _value(v) for k, v in plain["pairs"]}
+    return plain
+
+
+def _kind(value: Any) -> Any:
+    """The kind of a value: numbers are one kind, tuples and lists another, else the type."""
+    if isinstance(value, (bool, int, float)):
+        return float
+    return list if isinstance(value, tuple) else type(value)
+
+
+def _checked_counts(values: dict[str, Any]) -> int:
+    """The largest number of updates; also checks the tables by index or name."""
+    tables = values.get("_all_index_update_counts", {})
+    counts = [values.get("num_update", 0), values.get("begin_num_update", 0)]
+    for table in tables.values():
+        counts += table.values() if isinstance(table, dict) else [None]
+    if not all(isinstance(n, int) and 0 <= n <= _MOST_UPDATES for n in counts):
+        raise damage_error("a number of updates is no number, or none that training makes")
+    for key, kind in (("lr_mult", (int, float)), ("wd_mult", (int, float)), ("idx2name", str)):
+        if not all(isinstance(value, kind) for value in values.get(key, {}).values()):  # type: ignore[arg-type]
+            raise damage_error(f"{key} holds values of another kind")
+    return max(counts)
+
+
+def _schedule(described: Any, schedule: Any, updates: int) -> dict[str, Any]:
+    """The described attributes of the scheduler, which has made this many updates."""
+    values, name = _attributes(described, schedule), type(schedule).__name__
+    steps = values.get("step", 1)
+    for step in steps if isinstance(steps, list) else [steps]:
+        if not isinstance(step, int) or step < 1:
+            raise damage_error(f"{name}.step is {str(step)[:100]}, expected 1 or more")
+    # A schedule advances step by step from its state; the optimizer calls it at every update.
+    count = values.get("count", getattr(schedule, "count", 0))
+    behind = updates - count if isinstance(count, (int, float)) else 0
+    if isinstance(steps, int) and behind > _MOST_STEPS * steps:
+        raise damage_error(f"{name}.count is {count} after {updates} updates: too far behind")
+    return values

@@ -31,7 +31,7 @@ FILES = (
         str(PACKAGE / name)
         for name in (
             "ndarray/dispatch.py", "ndarray/compute.py", "ops/update_multi.py", "ops/update.py",
-            "ops/vector_norm.py", "ops/elementwise.py", "ops/activation.py", "ops/subscript.py",
+            "ops/reduce.py", "ops/elementwise.py", "ops/activation.py", "ops/subscript.py",
             "graph/call.py",
             "device/parallel.py", "device/errstate.py",
         )

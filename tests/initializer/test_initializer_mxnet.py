@@ -38,7 +38,6 @@ def initialize(mx):
         "a_max",
         "a_running_mean",
         "a_state",
-        "a_moving_var",
         "weight_2",
         "x",
     ]

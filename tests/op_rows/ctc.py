@@ -1,4 +1,4 @@
-"""Rows of `ops/ctc.py`; what is expected comes from adding up all paths one by one."""
+"""Rows of `ops/sequence.py`; what is expected comes from adding up all paths one by one."""
 
 from __future__ import annotations
 

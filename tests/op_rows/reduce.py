@@ -1,4 +1,4 @@
-"""Rows for reductions: sum ... min, norm, moments, argmax, cumsum, and what their gradients use."""
+"""Rows for reductions: sum ... min, norm, argmax, cumsum, and what their gradients use."""
 
 from __future__ import annotations
 
@@ -152,17 +152,6 @@ def _rows_of_norms():
                        grad=False)  # fmt: skip
     yield Case("norm", (draw((2100, 1024)),), length, rtol=1e-6, grad=False, mxnet=False,
                why="the same as for small ones")  # fmt: skip
-
-    def moments(x, axes, keepdims=False):
-        x64, axes = x.astype("float64"), named(x, axes)
-        both = [f(x64, axis=axes, keepdims=keepdims) for f in (np.mean, np.var)]
-        return [(m.reshape(1) if m.ndim == 0 else m).astype(x.dtype) for m in both]
-
-    for attrs in ({"axes": (1,)}, {"axes": (0, 2), "keepdims": True}, {"axes": (0, 1, 2)}):
-        yield Case("moments", (x,), moments, attrs)
-    yield Case("moments", (x,), moments, {"axes": -1})
-    yield Case("moments", (draw((3, 5), dtype="float16"),), moments, {"axes": 0}, rtol=1e-2,
-               atol=1e-2)  # fmt: skip
 
 
 def position(f):

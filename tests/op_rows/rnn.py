@@ -1,4 +1,4 @@
-"""Rows of `ops/rnn.py` and `ops/rnn_gates.py`: plain loops over steps, in float64."""
+"""Rows of `ops/rnn.py` and `ops/rnn_compute.py`: plain loops over steps, in float64."""
 
 from __future__ import annotations
 
@@ -168,6 +168,5 @@ for mode, shape, H, dtype in LAYERS:
     for wants_data in (True, False):
         want = [a.astype(dtype) for a in grads[0 if wants_data else 1 :]]
         attrs = {"mode": mode, "n_parameters": 4, "wants_data": wants_data}
-        lstm_only = [states[1], 0 * states[0], *g_cell] if g_cell else []
-        given = (g, y, reserve, x, states[0], i2h, h2h, bias, bias, *lstm_only)
+        given = (g, y, reserve, x, i2h, h2h, bias, bias, *states, *g_cell)
         ROWS.append(Case("_rnn_backward", given, lambda *_, want=want, **__: want, attrs, **loose))

@@ -11,7 +11,7 @@ from op_rows.case import draw
 
 from d2lmini import MXNetError, nd
 from d2lmini.ops.core import Op, registry
-from d2lmini.ops.special import BLOCK
+from d2lmini.ops.unary import BLOCK
 
 inf, nan = math.inf, math.nan
 ROWS = elemwise.ROWS + binary.ROWS

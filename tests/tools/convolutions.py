@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from d2lmini import autograd, engine, nd
-from d2lmini.ops import conv_algorithms
+from d2lmini.ops import conv
 from d2lmini.ops.windows import geometry
 
 
@@ -20,7 +20,7 @@ def all_three(way, geo, x, w, g):
 
 def way_of(N, w, size, pad=0, stride=1, groups=1, xp=np):
     geo = geometry(size, w[2:], (stride,) * len(size), (), (pad,) * len(size))
-    return conv_algorithms.choose_algorithm(xp, N, w, geo, groups)
+    return conv.choose_algorithm(xp, N, w, geo, groups)
 
 
 def check_workers_change_no_bit(data, weight, dtype, pad):

@@ -34,7 +34,7 @@ _FLOAT32 = """
     rsqrt rcbrt gamma gammaln smooth_l1
     _power _power_scalar _rpower_scalar broadcast_power _hypot _hypot_scalar broadcast_hypot
     _rdiv_scalar
-    sum nansum prod mean norm moments argsort topk
+    sum nansum prod mean norm argsort topk
     softmax softmin log_softmax
     InstanceNorm LayerNorm GroupNorm L2Normalization
     SoftmaxOutput make_loss CTCLoss

@@ -9,7 +9,7 @@ of every sum depends only on the sizes, so results are the same each time.
 
 (cuDNN, which has faster algorithms for most sizes, is no longer available through CuPy.)
 
-`ops.conv_algorithms` describes the three functions. Where each filter has one channel, kernels
+`ops.conv` describes the three functions. Where each filter has one channel, kernels
 compute them without columns (`kernels.depthwise`).
 """
 
@@ -21,7 +21,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.cuda.kernels import depthwise, windows
-from d2lmini.ops.conv_algorithms import choose_algorithm
+from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
 

@@ -8,7 +8,7 @@ added up at the end. No two threads write to the same place, and the order of th
 on the sizes.
 
 Images have one to three axes; with M filters for each channel, those of channel c are c * M and so
-on. The three functions have the arguments of those in `ops/conv_algorithms.py`.
+on. The three functions have the arguments of those in `ops/conv.py`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ import numpy as np
 from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.typed import TypedKernel
 from d2lmini.ops.chunking import place
-from d2lmini.ops.distributions import draw, standard_uniform
-from d2lmini.ops.random_ops import pick, random_randint, shuffle
+from d2lmini.ops.random_ops import draw, pick, random_randint, shuffle, standard_uniform
 
 #: The stream of one element, and how numbers are drawn from the stream.
 STREAM = """

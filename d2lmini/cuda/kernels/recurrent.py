@@ -1,6 +1,6 @@
 """LSTM and GRU on a GPU: a step is a product and one kernel, forward and backward.
 
-Formulas and names are those of `ops/rnn_gates.py`; the backward kernels compute the slopes of a
+Formulas and names are those of `ops/rnn_compute.py`; the backward kernels compute the slopes of a
 step, so the forward pass stores none. The gates are views of one array, and the outputs of two
 directions lie side by side: so the kernels are made for strides (`elementwise.fill`).
 """

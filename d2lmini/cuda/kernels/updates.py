@@ -4,7 +4,7 @@ A net has tens of parameters, most of them tiny, and a launch costs more than a 
 launch updates up to `MAX_PARAMETERS` parameters: row r of its blocks (blockIdx.y) works on
 parameter r.
 
-The step is an op of `ops/update.py` or `update_adaptive.py`, which computes on names in C as the
+The step is an op of `ops/update.py` or `update.py`, which computes on names in C as the
 ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
 step, become parameters of the kernel: the text is made once, and compiled once.
 

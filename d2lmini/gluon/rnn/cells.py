@@ -11,7 +11,7 @@ GRUCell(None -> 12)
 ['gru_i2h_weight', 'gru_h2h_weight', 'gru_i2h_bias', 'gru_h2h_bias']
 
 A step consists of two products, of the input and of the state, and the arithmetic of the gates
-(formulas in `ops/rnn_gates.py`). For arrays a step is one op, and a whole `unroll` is one op too,
+(formulas in `ops/rnn_compute.py`). For arrays a step is one op, and a whole `unroll` is one op too,
 compiled or not. For Symbols outside of traces a step is MXNet's ten ops with MXNet's names, so that
 MXNet can read exported files.
 """

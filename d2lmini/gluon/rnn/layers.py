@@ -206,7 +206,7 @@ class RNN(RecurrentLayer):
 class LSTM(RecurrentLayer):
     """Long short-term memory over sequences; two states, h and the cell state.
 
-    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`. MXNet's
+    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_compute.py`. MXNet's
     projection_size and bounds of the cell state (state_clip_min and the others) are refused.
     """
 
@@ -223,7 +223,7 @@ class LSTM(RecurrentLayer):
 class GRU(RecurrentLayer):
     """Gated recurrent units over sequences.
 
-    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_gates.py`.
+    Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_compute.py`.
     """
 
     n_gates, _mode = 3, "gru"

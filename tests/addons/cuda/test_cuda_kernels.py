@@ -39,7 +39,7 @@ from d2lmini.device.errstate import run_quietly
 from d2lmini.graph import program as program_module
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
-from d2lmini.ops import conv_algorithms, rnn_compute
+from d2lmini.ops import conv, rnn_compute
 from d2lmini.ops import update_multi as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.pool import MAX, MEAN, MEAN_ON_IMAGE, SUM, reduce_windows
@@ -426,11 +426,11 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
     ):  # fmt: skip
         want = np.empty(shape, "float32")
         wide = (a.astype("float32"), b.astype("float32"))
-        getattr(conv_algorithms, name)(np, *wide, geo, C, want)
+        getattr(conv, name)(np, *wide, geo, C, want)
         place = cupy.empty(shape, dtype)
-        getattr(conv_algorithms, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
+        getattr(conv, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert conv_algorithms.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
+        assert conv.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
 
 
 @pytest.mark.law
