@@ -44,7 +44,7 @@ from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
-from d2lmini.symbol.lists import monitored_inputs, output_name
+from d2lmini.symbol.naming import monitored_inputs, output_name
 
 #: The lines for which a warning has said that their Block is not compiled.
 _told: set[callsite.Site] = set()

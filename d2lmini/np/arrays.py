@@ -30,8 +30,7 @@ from d2lmini.np import creation, elementwise, fallback, products, reductions, se
 from d2lmini.np.binding import functions_of
 from d2lmini.np.values import as_type, read
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Traced
 
 #: Every function of `np` by its name.
 FUNCTIONS: dict[str, Callable[..., Any]] = fallback.FUNCTIONS | elementwise.FUNCTIONS

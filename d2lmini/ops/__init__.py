@@ -1,8 +1,8 @@
 """Every operation, declared once: importing this package fills the registry.
 
 `core` defines what an op is. The families follow in an order in which they can be read; modules
-import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `methods`
-comes last: it derives the methods of values from the ops declared before.
+import the helpers they share (`checks`, `chunking`, `windows`, ...) where they need them. Last,
+`fluent` derives the methods of values from the ops declared before.
 
 >>> from d2lmini.ops.core import registry
 >>> registry["exp"]
@@ -68,4 +68,4 @@ from d2lmini.ops import update_adaptive  # adam_update, rmsprop_update, lamb_upd
 from d2lmini.ops import update_multi  # one task for all parameters; sums of squares, all_finite
 from d2lmini.ops import compress  # gradients in 2 bits
 
-from d2lmini.ops import methods  # x.sum(), x.reshape(...)
+fluent.add_methods()  # x.sum(), x.reshape(...)

@@ -11,10 +11,20 @@
 >>> nd.power(2, 10)
 1024
 
-`NDArray` and `Symbol` inherit the operators from `Fluent`, and the methods (`methods.py`). The
-operands decide which op an operator or a function calls: `family.broadcast` for two values,
-`family.scalar` for a value and a number, `family.reflected` for a number and a value (see
+`NDArray` and `Symbol` inherit the operators from `Fluent`, and the methods: `x.sum()` calls the op
+`sum`. The operands decide which op an operator or a function calls: `family.broadcast` for two
+values, `family.scalar` for a value and a number, `family.reflected` for a number and a value (see
 `elementwise.py`).
+
+Pictures show an op by what a program writes to call it. Errors, traces and printed tables keep the
+op's own name, which programs compare with:
+
+>>> [shown_name(name) for name in ("broadcast_mul", "_plus_scalar", "_rminus_scalar", "dot")]
+['*', '+', '-', 'dot']
+>>> [shown_name(name) for name in ("_ones", "_random_uniform", "CopyGPU2CPU")]
+['nd.ones', 'nd.random.uniform', 'CopyGPU2CPU']
+>>> shown_with_number("_plus_scalar", "1"), shown_with_number("_rminus_scalar", "2.0")
+('+ 1', '2 -')
 """
 
 from __future__ import annotations
@@ -28,7 +38,7 @@ import numpy as np
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
 from d2lmini.ops.core import Op, Spec, Value, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
-from d2lmini.ops.signature import named
+from d2lmini.ops.signature import named, text_of
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -171,3 +181,56 @@ def _add_operators(cls: type) -> None:
 
 
 _add_operators(Fluent)
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+#: The ops that are also methods, as in MXNet.
+METHODS = """
+    abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmin argsort
+    broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space
+    diag exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nansum
+    norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
+    round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis softmax
+    softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk
+    transpose trunc zeros_like
+""".split()
+
+
+def _method(name: str) -> Callable:
+    op = registry[name]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return op(self, *args, **kwargs)
+
+    doc = f"`{op.usage}` of this array.\n\n{text_of(op)}"
+    return named(method, "d2lmini.ops.fluent", f"Fluent.{name}", doc)
+
+
+def add_methods() -> None:
+    """Give values their methods, when all ops are declared."""
+    for name in METHODS:
+        setattr(Fluent, name, _method(name))
+
+
+# -- names in pictures -----------------------------------------------------------------------------
+
+
+def shown_name(name: str) -> str:
+    """An operator's sign, the function that makes an array, or the name itself."""
+    op = registry.get(name)
+    if op is not None and op.family is not None and op.family.operator:
+        return op.family.operator.split()[0]  # type: ignore[no-any-return]
+    if op is None or not name.startswith("_") or op.arity or op.variadic:
+        return name
+    return "nd." + name[1:].replace("random_", "random.", 1)
+
+
+def shown_with_number(name: str, number: str) -> str:
+    """The operator of an op on an array and a number, with the number on its side of the sign; ""
+    if the op has no sign."""
+    sign = shown_name(name)
+    if sign == name:
+        return ""
+    parts = [sign, f"{float(number):g}"]
+    return " ".join(reversed(parts) if name.startswith("_r") else parts)

@@ -79,11 +79,11 @@ def text_of(op: Any) -> str:
     return (op.__doc__ or "").partition(">>> ")[0].rstrip()
 
 
-def named(function: Any, module: str, qualname: str, doc: str) -> Any:
+def named(function: Any, module: str, qualname: str, doc: str = "") -> Any:
     """Name and document a generated function; `pickle` finds it as `module.qualname`."""
     function.__name__ = qualname.rpartition(".")[2]
     function.__module__, function.__qualname__ = module, qualname
-    function.__doc__ = doc
+    function.__doc__ = doc or function.__doc__
     function.__annotations__.setdefault("return", "Any")
     return function
 
@@ -110,7 +110,7 @@ def python_signature(op: Any, last: str = "out name kwargs") -> inspect.Signatur
     names = [*op.input_names, *op.attr_names, *last.replace("kwargs", "").split()]
     if op.variadic:
         kind, parameters = place.KEYWORD_ONLY, [place(names.pop(0), place.VAR_POSITIONAL)]
-    if not op.input_names and "dtype" in names:
+    if not op.input_names and "dtype" in names and "ctx" not in names:
         names.insert(names.index("dtype"), "ctx")
     required = {*op.input_names[: op.n_required], *op.required}
     for i, name in enumerate(names):

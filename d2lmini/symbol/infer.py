@@ -33,7 +33,7 @@ from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.core import as_specs
 from d2lmini.ops.partial import Conflict, Partial, is_known, merged
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol import lists
+from d2lmini.symbol import naming
 from d2lmini.symbol.symbol import Symbol, lacks_shape
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits; and
@@ -182,7 +182,7 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
                     "give its shape without 0"
                 )
             given[node] = node.replace(attrs={**node.attrs, "shape": shape}), 0
-    return lists.substitute(entries, given) if given else entries
+    return naming.substitute(entries, given) if given else entries
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    given = list(zip(lists.variables(symbol._entries)[0], args))
+    given = list(zip(naming.variables(symbol._entries)[0], args))
     if not args:
         variables = variables_of(symbol._entries)
         names = {node.name for node in variables}
@@ -269,7 +269,7 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
 
 def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], ...]:
     """The found values of arguments, outputs and auxiliary states."""
-    arguments, states = lists.variables(symbol._entries)
+    arguments, states = naming.variables(symbol._entries)
     heads = [(node, 0) for node in arguments], symbol._entries, [(node, 0) for node in states]
     return tuple([found.get(entry) for entry in entries] for entries in heads)
 

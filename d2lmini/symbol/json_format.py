@@ -47,8 +47,14 @@ from d2lmini.device import files
 from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import Fluent
-from d2lmini.symbol.lists import attribute_texts
-from d2lmini.symbol.naming import HIDDEN, check_labels, decode_label, encode_label, text_of
+from d2lmini.symbol.naming import (
+    HIDDEN,
+    attribute_texts,
+    check_labels,
+    decode_label,
+    encode_label,
+    text_of,
+)
 from d2lmini.symbol.symbol import Symbol
 
 #: The version of MXNet with this format: 1.9.1.
