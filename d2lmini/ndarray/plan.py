@@ -22,7 +22,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.core import Bound, Op, Spec
-from d2lmini.ops.in_float32 import kernel_for
+from d2lmini.ops.kernels import kernel_for
 from d2lmini.ops.spec import Cost
 
 # Throughput of one core of a typical machine per microsecond, measured on arrays in its cache: the

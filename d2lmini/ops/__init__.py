@@ -15,12 +15,10 @@ from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
 
 # one element at a time
 from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
-from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end
-from d2lmini.ops import amp_casts  # the casts of mixed precision
+from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end, amp_cast
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import fluent  # operators and functions of values
-from d2lmini.ops import formula  # values on which a formula is computed
 from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
@@ -36,12 +34,11 @@ from d2lmini.ops import order  # sort, argsort, topk
 # the same elements elsewhere
 from d2lmini.ops import places  # where ops that select read, and where gradients are added up
 from d2lmini.ops import shape  # reshape, transpose, expand_dims, depth_to_space
-from d2lmini.ops import slicing  # slice, slice_axis, slice_like, reverse
 from d2lmini.ops import join  # concat, stack, split
 from d2lmini.ops import diag  # diag
 from d2lmini.ops import index  # take, Embedding, pick, one_hot
 from d2lmini.ops import pad  # pad
-from d2lmini.ops import subscript  # x[key] and x[key] = value
+from d2lmini.ops import subscript  # slice, slice_axis, reverse, x[key] and x[key] = value
 from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse
 
 # matrices

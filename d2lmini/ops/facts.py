@@ -17,6 +17,11 @@ Most ops state no facts: the defaults below follow from the name and the rest of
 >>> from d2lmini.ops.core import registry
 >>> registry["BatchNorm"].output_names, registry["split"].mxnet_name, registry["erf"].onnx
 (('output', 'mean', 'var'), 'SliceChannel', 'Erf')
+
+Shapes in a graph may be known in part: None is an unknown shape, 0 an unknown size.
+
+>>> merged((0, 10), (32, 0)), is_known((32, 0))
+((32, 10), False)
 """
 
 from __future__ import annotations
@@ -26,7 +31,27 @@ from functools import cached_property
 from typing import Any
 
 from d2lmini.base.dtypes import CHAR
-from d2lmini.ops.partial import Partial
+
+Partial = tuple[int, ...] | None
+
+
+class Conflict(Exception):
+    """Two known facts about a shape contradict each other."""
+
+
+def merged(a: Partial, b: Partial) -> Partial:
+    """Combine two partial shapes; Conflict if they contradict each other."""
+    if a is None or b is None or a == b:
+        return b if a is None else a
+    if len(a) != len(b) or any(m != n and m and n for m, n in zip(a, b)):
+        raise Conflict(f"expected {b}, got {a}")
+    return tuple([m or n for m, n in zip(a, b)])
+
+
+def is_known(shape: Partial) -> bool:
+    """True if all sizes are known."""
+    return shape is not None and 0 not in shape
+
 
 Inputs = dict[str, Partial]
 

@@ -14,7 +14,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice, check_float
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.slicing import slice_
+from d2lmini.ops.subscript import slice_
 
 
 def _pairs(pad_width: Shape) -> list[tuple[int, int]]:

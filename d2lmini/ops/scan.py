@@ -26,7 +26,7 @@ from d2lmini.base.dtypes import finfo, is_float
 from d2lmini.ops import chunking
 from d2lmini.ops.core import DType, Spec, normalize_axis, op
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
-from d2lmini.ops.slicing import reverse
+from d2lmini.ops.subscript import reverse
 
 # -- positions -------------------------------------------------------------------------------------
 

@@ -29,9 +29,9 @@ from d2lmini.base import MXNetError, callsite
 from d2lmini.base.dtypes import dtype_of, is_half
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
-from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.core import as_specs
-from d2lmini.ops.partial import Conflict, Partial, is_known, merged
+from d2lmini.ops.facts import Conflict, Partial, is_known, merged
+from d2lmini.ops.signature import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import naming
 from d2lmini.symbol.symbol import Symbol, lacks_shape
