@@ -25,14 +25,14 @@ import numpy as np
 
 from d2lmini.base import ArgumentTypeError, MXNetError, integer_types, missing_attribute
 from d2lmini.context import Context, cpu, current_context
-from d2lmini.device.storage import pool_of
+from d2lmini.device.storage import Chunk, pool_of
 from d2lmini.engine import waitall
 from d2lmini.ndarray import exchange
-from d2lmini.ndarray.dispatch import apply
+from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ndarray.exchange import from_dlpack, load, load_frombuffer, save
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Op, as_dtype, invoke, registry
+from d2lmini.ops.core import Op, Spec, as_dtype, invoke, registry
 from d2lmini.ops.fluent import FUNCTIONS
 from d2lmini.ops.signature import name_function, python_signature
 
@@ -123,7 +123,13 @@ def empty(
     """An array with undefined contents. stype: only 'default'."""
     _check_context("empty", ctx, shape, ctx, dtype, stype)
     check_storage(stype)
-    return exchange.empty(shape, ctx, _dtype(dtype))
+    ctx, dtype = ctx or current_context(), _dtype(dtype)
+    if not ctx.is_cpu:  # on a device only tasks allocate memory
+        return zeros(shape, ctx, dtype)
+    spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), dtype)
+    chunk = Chunk(pool_of(ctx), spec.nbytes)
+    chunk.allocate(spec.shape, spec.dtype)
+    return wrap(chunk, spec, ctx)
 
 
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:

@@ -34,7 +34,7 @@ from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
-from d2lmini.ndarray import dispatch, exchange, indexing, transfer
+from d2lmini.ndarray import dispatch, exchange, indexing
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, hand_over, wrap
 from d2lmini.ndarray.plan import plan_of
@@ -111,7 +111,7 @@ class NDArray(Typed, Fluent):
     def _read(self, by: str) -> np.ndarray:
         """Wait, recorded as `by` in the ledger, and copy the contents with writers excluded."""
         if not self._ctx.is_cpu:
-            array = transfer.read(self, by)
+            array = exchange.read(self, by)
         else:
             operand = (self._chunk, self._offset, self._spec)
             array = engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
@@ -298,7 +298,7 @@ class NDArray(Typed, Fluent):
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Copy into `other`, or into a new array on that context, and return the copy. Converts the
         dtype; MXNetError when the shapes differ."""
-        return transfer.copyto(self, other)
+        return exchange.copyto(self, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """This array if it is on `context`, else a copy there."""
