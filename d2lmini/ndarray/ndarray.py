@@ -21,7 +21,6 @@ The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,7 @@ from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, hand_over, wrap
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
+from d2lmini.ops.core import Spec, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.reshape_codes import infer_reshape
 
@@ -74,11 +73,6 @@ class NDArray(Typed, Fluent):
 
     ctx = context
     device = context
-
-    @property
-    def T(self) -> NDArray:
-        """The array with reversed axes (a copy)."""
-        return self if self.ndim < 2 else invoke(registry["transpose"], (self,), {"axes": ()}, None)
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -156,14 +150,6 @@ class NDArray(Typed, Fluent):
         return f"\n{self._read('print')}\n<NDArray {size} @{self._ctx}>"
 
     # -- elements ----------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        if not self._spec.shape:
-            raise TypeError("len() of an array without axes")
-        return self._spec.shape[0]
-
-    def __iter__(self) -> Iterator[NDArray]:
-        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> NDArray:
         return indexing.getitem(self, key)
@@ -306,13 +292,6 @@ class NDArray(Typed, Fluent):
 
     as_in_ctx = as_in_context
     to_device = as_in_context
-
-    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
-        """A copy converted to `dtype`; this array if it has that dtype and `copy` is False."""
-        dtype = as_dtype("float32" if dtype is None else dtype)
-        if not copy and dtype == self._spec.dtype:
-            return self
-        return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
 
     def tostype(self, stype: str) -> NDArray:
         """A copy, for the only storage type 'default'; MXNetError for sparse types."""

@@ -18,15 +18,7 @@ from math import prod
 import numpy as onp
 
 from d2lmini.ndarray import functions as nd
-from d2lmini.np.binding import Array
-from d2lmini.np.values import (
-    check_array,
-    fill,
-    full_shape,
-    is_number,
-    promote,
-    reshape_to,
-)
+from d2lmini.np.values import Array, check_array, fill, full_shape, is_number, promote, reshape_to
 from d2lmini.ops.chunking import along
 from d2lmini.ops.core import normalize_axis, registry
 

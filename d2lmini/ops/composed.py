@@ -76,12 +76,6 @@ class FormulaValue(Typed, Fluent):
         """The elements in another shape; see the op."""
         return registry["reshape"](self, shape[0] if len(shape) == 1 else shape)
 
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """The value in `dtype`: itself, if it has that dtype and `copy` is False."""
-        if not copy and self._spec.dtype == dtype:
-            return self
-        return registry["cast"](self, dtype=dtype)
-
     def expand_dims(self, axis: int) -> Any:
         """A new axis of size 1."""
         return registry["expand_dims"](self, axis)

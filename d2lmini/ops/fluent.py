@@ -30,13 +30,13 @@ op's own name, which programs compare with:
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
-from d2lmini.ops.core import Op, Spec, Value, invoke, registry
+from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.ops.signature import named, text_of
 
@@ -91,6 +91,26 @@ class Typed:
     def stype(self) -> str:
         """Storage type: always 'default' (dense)."""
         return "default"
+
+    @property
+    def T(self) -> Any:
+        """The value with reversed axes (a copy)."""
+        return self if self.ndim < 2 else registry["transpose"](self)
+
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            raise TypeError("len() of an array without axes")
+        return self._spec.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """A copy converted to `dtype`; the value itself if it has that dtype and not `copy`."""
+        dtype = as_dtype("float32" if dtype is None else dtype)
+        if not copy and dtype == self._spec.dtype:
+            return self
+        return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
 
 
 def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) -> Callable:

@@ -29,11 +29,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import (
-    check_one_dtype,
-    check_one_shape,
-    check_storage,
-)
+from d2lmini.ops.checks import check_one_dtype, check_one_shape, check_storage
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.create import ones_like, zeros_like

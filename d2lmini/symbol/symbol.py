@@ -51,7 +51,7 @@ from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.indexing import parse, select
 from d2lmini.ndarray.plan import plan_of
-from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, modes, registry
+from d2lmini.ops.core import Op, Spec, Value, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.symbol import naming
 from d2lmini.symbol.naming import AttrScope, NameManager, labels_of, operator_hint, output_name
@@ -397,33 +397,13 @@ class Traced(Typed, Symbol):
 
     ctx = context
 
-    @property
-    def T(self) -> Symbol:
-        """The Symbol with reversed axes."""
-        return self if self.ndim < 2 else registry["transpose"](self)
-
     def __len__(self) -> int:
         """Size of the first axis; for a group, the number of outputs."""
-        if len(self._entries) != 1:
-            return len(self._entries)
-        if not self.shape:
-            raise TypeError("len() of an array without axes")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Symbol]:
-        if len(self._entries) != 1:
-            return super().__iter__()
-        return (self[i] for i in range(len(self)))
+        return super().__len__() if len(self._entries) == 1 else len(self._entries)
 
     def __getitem__(self, key: Any) -> Symbol:
         """Elements, as for an array; for a group, outputs by number, slice or name."""
         return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
-
-    def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """Convert to `dtype`; the value itself if it has that dtype and `copy` is False."""
-        if not copy and as_dtype(dtype) == self._spec.dtype:
-            return self
-        return registry["Cast"](self, dtype=dtype)
 
     def as_in_context(self, context: Context) -> Any:
         """The value itself: a compiled graph has one device. MXNetError for another context."""
