@@ -242,7 +242,8 @@ def run_inline(
             results = run_locked(call.run, arrays, places, given)
         except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
             return None
-        found = _enter(call.outputs, results, chunks, outs, pool, ctx, kind_of(inputs))
+        kind = type(inputs[0]) if inputs else Array
+        found = _enter(call.outputs, results, chunks, outs, pool, ctx, kind)
         current.inlined = inlined = current.inlined + 1
         if not inlined & 63:
             pool.review()

@@ -235,17 +235,9 @@ def _borrow(source: Any, number: int) -> Any:
 # -- pickles and files -----------------------------------------------------------------------------
 
 
-def to_record(x: Any) -> bytearray:
-    """The contents, dtype, shape and context of an array in MXNet's format; waits."""
-    return bytearray(serialize.dump_record(*_entry(x, "pickle")))
-
-
-def restore(x: Any, record: bytes) -> None:
-    """Make `x`, which is blank, the array of a record, as unpickling asks."""
-    array, device = serialize.load_record(record)
-    made = from_array(array, _place_of(device))
-    for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
-        setattr(x, name, getattr(made, name))
+def unpickle(kind: type, array: np.ndarray, device: tuple[int, int]) -> Any:
+    """An array of class `kind` with these contents; on the CPU if its device is missing."""
+    return from_array(array, _place_of(device))._alias(None, kind)
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
@@ -264,7 +256,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     for x in arrays:
         if not hasattr(x, "_chunk"):
             raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
-    serialize.save(fname, [_entry(x, "save") for x in arrays], names)
+    serialize.save(fname, [entry_of(x, "save") for x in arrays], names)
 
 
 def load(fname: str | os.PathLike[str]) -> Any:
@@ -285,7 +277,7 @@ def _make_loaded(entries: list, names: list[str]) -> Any:
     return dict(zip(names, arrays, strict=True)) if names else arrays
 
 
-def _entry(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
+def entry_of(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
     """The contents of an array, and its device as MXNet's files write it; waits."""
     return x._read(by), (x._ctx.device_typeid, x._ctx.device_id)
 

@@ -120,8 +120,6 @@ def _interpret(items: list[Any], shape: Shape, is_np: bool) -> Index:
             normal.append(_slice(item, shape[axis]))
         elif type(item) is int:
             normal.append(place_of(item, shape[axis], axis))
-        elif _is_mask(item) and not item.ndim:
-            normal.append(("mask", int(item)))
         else:
             columns = (item,) if isinstance(item, Value) else _places(item, shape, axis)
             normal += [("at", column.shape) for column in columns]  # type: ignore[union-attr]
@@ -195,7 +193,8 @@ def _item(item: Any) -> Any:
 
 
 def _index_array(item: Any) -> Any:
-    """A list, tuple or NumPy array as int64 or bool array; a single number as int."""
+    """A list, tuple or NumPy array as int64 or bool array; a single number as int. IndexError for
+    a mask of no axis."""
     if type(item) in (list, tuple) and any(isinstance(i, Value) for i in item):
         raise TypeError(
             "a list of NDArrays is not an index; name several axes by x[i, j], or join the arrays "
@@ -209,7 +208,9 @@ def _index_array(item: Any) -> Any:
         raise TypeError(f"the index {item!r} is an array of {array.dtype}, not of integers")
     if array.dtype != bool:
         array = array.astype(np.int64)  # a copy: the caller may change the original
-    return array if array.ndim or array.dtype == bool else int(array)
+    elif not array.ndim:
+        raise IndexError("True and False as masks are left out; index by an array of bool")
+    return array if array.ndim else int(array)
 
 
 def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:

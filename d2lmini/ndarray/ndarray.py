@@ -316,16 +316,8 @@ class NDArray(Typed, Fluent):
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0) if self._ctx.is_cpu else device_of(self._ctx).dlpack_device()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The array as MXNet pickles it: a record of a `.params` file; waits."""
-        return {"handle": exchange.to_record(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become the array of this state; on the CPU if its device is missing."""
-        exchange.restore(self, state["handle"])
-
     def __reduce__(self) -> tuple:
-        return object.__new__, (type(self),), self.__getstate__()
+        return exchange.unpickle, (type(self), *exchange.entry_of(self, "pickle"))
 
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
     slice_assign, slice_assign_scalar = LeftOut(), LeftOut()

@@ -105,11 +105,6 @@ def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) ->
         raise _file_error(f"save: cannot write {fname!r}", error) from error
 
 
-def dump_record(array: Array, device: DeviceCode) -> bytes:
-    """One record without the list around it: MXNet pickles an NDArray in this form."""
-    return b"".join(_record(array, device, _version([array]), "array"))
-
-
 def _version(arrays: Sequence[Array]) -> int:
     """The version of the records of one file."""
     return _V3 if is_np_shape() or any(array.ndim == 0 for array in arrays) else _V2
@@ -176,11 +171,6 @@ def load_frombuffer(buf: Bytes) -> tuple[list[Entry], list[str]]:
     """Read the bytes of a `.params` file, like `load`. No array shares memory with `buf`."""
     # BytesIO shares the memory of a bytes object and copies any other.
     return _read_list(_Reader(io.BytesIO(buf), "load_frombuffer: buffer"))
-
-
-def load_record(buf: Bytes) -> Entry:
-    """Read one record, from `dump_record` or from a pickled NDArray of MXNet."""
-    return _read_record(_Reader(io.BytesIO(buf), "load_record: buffer"))
 
 
 class _Reader:

@@ -26,7 +26,7 @@ Shapes in a graph may be known in part: None is an unknown shape, 0 an unknown s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -76,9 +76,6 @@ class Facts:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
     same_shape        the inputs with the shape of the output, by name; True: all of them
     broadcasts        takes two arrays, of which one may be broadcast
-    counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute counts
-                      them
-    symbolic          Symbols have this op; MXNet refuses some updates there
     optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
@@ -125,7 +122,6 @@ class Facts:
     initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
     auxiliary: tuple[str, ...] | None = None
     output_names: tuple[str, ...] = ()
-    counted_inputs: Callable[[dict[str, Any]], Sequence[str]] | None = None
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
     presumed_dtypes: Mapping[str, str | None] = {}
@@ -173,11 +169,6 @@ class Facts:
             return () if self.free_dtypes else range(n)
         names = self.input_names[:n]
         return tuple([i for i, name in enumerate(names) if name not in self.free_dtypes])
-
-    @cached_property
-    def symbolic(self) -> bool:
-        """Derived from the name: MXNet has Symbols of the updates of many weights alone."""
-        return self.variadic or "update" not in self.name
 
     @cached_property
     def in_mxnet(self) -> bool:

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
-from d2lmini.ops.core import Op, Spec, Value, as_dtype, invoke, registry
+from d2lmini.ops.core import Spec, Value, as_dtype, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
 from d2lmini.ops.signature import named, text_of
 
@@ -113,8 +113,11 @@ class Typed:
         return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
 
 
-def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) -> Callable:
-    """A method for `self OP other`: the op on two values or on a value and a number."""
+def _operator(symbol: str, family: Family, reverse: bool = False) -> Callable:
+    """A method for `self OP other`: the function of the family, or, for the most frequent operands,
+    its op at once."""
+    function, pair_op = function_of(symbol, family), family.broadcast
+    scalar_op = family.reflected if reverse else family.scalar
 
     def method(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -123,12 +126,7 @@ def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) ->
         if isinstance(other, Value):
             pair_of = (other, self) if reverse else (self, other)
             return pair_of[0]._apply(pair_op, pair_of, pair_op.defaults)
-        if isinstance(other, NUMBERS):
-            return invoke(scalar_op, (self,), {"scalar": other}, None)
-        raise TypeError(
-            f"{symbol}: expected an NDArray or a number beside an NDArray, got "
-            f"{type(other).__name__}; make an NDArray of it with nd.array(...)"
-        )
+        return function(other, self) if reverse else function(self, other)
 
     return method
 
@@ -192,10 +190,10 @@ def _add_operators(cls: type) -> None:
     for family in FAMILIES.values():
         if not family.operator:
             continue
-        (symbol, name), pair, scalar = family.operator.split(), family.broadcast, family.scalar
-        setattr(cls, f"__{name}__", _operator(symbol, pair, scalar))
+        symbol, name = family.operator.split()
+        setattr(cls, f"__{name}__", _operator(symbol, family))
         if not family.truth:
-            setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
+            setattr(cls, f"__r{name}__", _operator(symbol, family, reverse=True))
             if name != "pow":  # as in MXNet, x **= 2 makes a new array
                 setattr(cls, f"__i{name}__", _in_place(function_of(symbol + "=", family)))
 

@@ -265,7 +265,6 @@ def _multicast(*data: Spec, num_outputs: int, cast_narrow: bool) -> list[Spec]:
 @op(
     infer=_multicast, flops=0, outputs=lambda num_outputs, **_: num_outputs,
     free_dtypes=("data",), output_dtypes=lambda attrs, data, n: _common(data, attrs["cast_narrow"]),
-    counted_inputs=lambda attrs: [f"data_{i}" for i in range(attrs["num_outputs"])],
 )  # fmt: skip
 def amp_multicast(xp, *data, num_outputs: int, cast_narrow: bool = False):
     """The arrays in the widest dtype among them, or the narrowest if `cast_narrow`; only float16,

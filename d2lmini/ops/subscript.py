@@ -25,7 +25,6 @@ of x in order. The items of the tuple are
     (0, 6, 2)         a slice: start, stop, step as in range(); stop is None for "past the front"
     None              a new axis of size 1
     ("at", (3, 1))    positions from an index array of shape (3, 1)
-    ("mask", 1)       a mask of no axis: True, or False for 0
     ...               no axis, but separates the index arrays around it, as in NumPy
 
 with all numbers counted from the front. The key contains slices; the numbers of all index arrays
@@ -50,10 +49,9 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
-from d2lmini.ops.index import take
 from d2lmini.ops.places import adjoint, coordinate, flatten_places, integers, scatter, scatter_add
 from d2lmini.ops.reduce import sum_to
-from d2lmini.ops.shape import expand_dims, reshape, squeeze
+from d2lmini.ops.shape import expand_dims, squeeze
 
 # -- slice -----------------------------------------------------------------------------------------
 
@@ -148,10 +146,8 @@ def is_at(item: Any) -> bool:
 
 
 def _places(item: Any) -> Any:
-    """The shape of an index array, (1,) or (0,) for a mask of no axis; None for any other item."""
-    if type(item) is not tuple or item[0] not in ("at", "mask"):
-        return None
-    return item[1] if item[0] == "at" else (item[1],)
+    """The shape of an index array; None for any other item."""
+    return item[1] if is_at(item) else None
 
 
 def count(item: tuple) -> int:
@@ -202,8 +198,6 @@ def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
             size = prod(item[1])
             where.append(indices[taken : taken + size].reshape(item[1]))
             taken += size
-        elif item[0] == "mask":
-            where.append(bool(item[1]))
         else:
             where.append(slice(*item))
     return tuple(where)
@@ -238,22 +232,13 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
 @_getitem.written_in_mxnet
 def _(data, indices=None, *, key):
     """A slice for numbers and slices, then removal and insertion of axes."""
+    if indices is not None:
+        raise MXNetError(f"MXNet's files have no x[{key}] by arrays; use take or pick")
     axes = [item for item in key if item is not None and item is not ...]
-    arrays = [axis for axis, item in enumerate(axes) if _places(item) is not None]
-    numbers = any(type(item) is int for item in axes)
-    if len(arrays) > 1 or (arrays and (numbers or not is_at(axes[arrays[0]]))):
-        raise MXNetError(
-            f"x[{key}] by several arrays, or by True or False, has no counterpart in MXNet's "
-            "files; use take or pick"
-        )
-    bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
+    bounds = [_bounds(item) for item in axes]
     begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())
     y = registry["slice"](data, begin=begin, end=end, step=step)
-    if arrays:
-        axis = arrays[0]
-        places = reshape(indices, shape=axes[axis][1] or (1,))
-        y = take(y, places, axis=axis, mode="wrap")  # -1 is the last
-    gone = [axis for axis, item in enumerate(axes) if type(item) is int or item == ("at", ())]
+    gone = [axis for axis, item in enumerate(axes) if type(item) is int]
     if gone and len(gone) == len(axes):  # a single element, of which squeeze would leave an axis
         return registry["_np_reshape"](y, newshape=(1,) * key.count(None))
     if gone:

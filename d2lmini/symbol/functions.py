@@ -28,7 +28,7 @@ The nodes of `sym.random` draw new numbers at each run of the graph:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from d2lmini.base import ArgumentTypeError, MXNetError
@@ -103,24 +103,12 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = tracer.capture is not None
-    if not op.symbolic and not in_trace:
-        raise MXNetError(
-            f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
-        )
     inputs, extra = op.sort_inputs(args, kwargs)
     attrs = op.bind_attributes(extra, kwargs, len(args))
     words = {**dict(zip(op.attr_names, extra)), **kwargs}
     said = {key: _said(key, words[key]) for key in op.attr_names if key in words}
-    names: Sequence[str] = op.input_names
-    wanted: Sequence[str] = (*names[: op.n_required], *op.optional(attrs))
-    if op.variadic:
-        names = wanted = () if op.counted_inputs is None else op.counted_inputs(attrs)
-        if names and len(inputs) > len(names):
-            raise MXNetError(
-                f"{op.name}: these attributes need {len(names)} Symbols, got {len(inputs)}"
-            )
-        inputs += [None] * (len(names) - len(inputs))
-    for i, (arg, x) in enumerate(zip(names, inputs)):
+    wanted = (*op.input_names[: op.n_required], *op.optional(attrs))
+    for i, (arg, x) in enumerate(zip(() if op.variadic else op.input_names, inputs)):
         initial = {"__init__": json.dumps(op.initial[arg])} if arg in op.initial else {}
         if in_trace:
             if x is None and i < op.n_required:

@@ -61,14 +61,10 @@ def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = Tru
 
 
 def load(fname: str | PathLike[str]) -> Symbol:
-    """The Symbol in a file; OSError if the file cannot be read, MXNetError if it is not text, other
-    errors as for `load_json`."""
-    with open(fspath(fname), encoding="utf-8") as file:  # open(3) would read a file descriptor
-        try:
-            text = file.read()
-        except UnicodeDecodeError as problem:
-            raise MXNetError(f"load: {fspath(fname)!r} is not JSON but bytes: {problem}") from None
-    return _read(text, f"load: {fspath(fname)!r}")
+    """The Symbol in a file; OSError if the file cannot be read, else errors as for `load_json`."""
+    path = fspath(fname)  # open(3) would read a file descriptor
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return _read(file.read(), f"load: {path!r}")
 
 
 # -- writing ---------------------------------------------------------------------------------------

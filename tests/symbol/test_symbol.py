@@ -68,7 +68,7 @@ def test_every_function_of_nd_is_in_sym():
         (lambda x: sym.relu(sym.split(x, num_outputs=2)), MXNetError, "has 2 outputs and one is"),
         (lambda x: sym.var("v", stype="csr"), MXNetError, "'csr' is left out"),
         (lambda x: sym.var("v", dtype="complex64"), MXNetError, "complex64 is not one of"),
-        (lambda x: x + "one", TypeError, "expected an NDArray or a number"),
+        (lambda x: x + "one", TypeError, "expected arrays or numbers"),
         (lambda x: x.reshape(), TypeError, "reshape: takes a shape"),
         (lambda x: x.gradient(["x"]), AttributeError, "Executor.backward computes gradients"),
         (lambda x: x.shape, AttributeError, "not known before it runs"),
