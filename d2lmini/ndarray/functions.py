@@ -75,7 +75,7 @@ def without_inputs(
         if "stype" in names:
             check_storage(attrs.pop("stype", None))
         if "dtype" in attrs:
-            attrs["dtype"] = _dtype(attrs["dtype"], none)
+            attrs["dtype"] = as_dtype(attrs["dtype"], none)
         return make(op, ctx, **attrs)
 
     function.__signature__ = signature  # type: ignore[attr-defined]
@@ -90,13 +90,6 @@ def _check_context(name: str, ctx: Any, *args: Any) -> None:
             f"{name}: the shape is one argument; the second is ctx, a Context such as cpu(), not "
             f"{ctx}; write nd.{name}(({axes}))"
         )
-
-
-def _dtype(dtype: Any, none: str = "float32") -> np.dtype:
-    try:
-        return as_dtype(none if dtype is None else dtype)
-    except TypeError as problem:
-        raise ArgumentTypeError(str(problem)) from None
 
 
 zeros = without_inputs(registry["_zeros"], "zeros", "stype kwargs", none="float32")
@@ -114,7 +107,9 @@ def full(
         out = empty(shape, ctx, dtype) if out is None else out
         out[:] = val
         return out
-    return make(registry["_full"], ctx, out, shape=shape, value=val, dtype=_dtype(dtype))
+    return make(
+        registry["_full"], ctx, out, shape=shape, value=val, dtype=as_dtype(dtype, "float32")
+    )
 
 
 def empty(
@@ -123,7 +118,7 @@ def empty(
     """An array with undefined contents. stype: only 'default'."""
     _check_context("empty", ctx, shape, ctx, dtype, stype)
     check_storage(stype)
-    ctx, dtype = ctx or current_context(), _dtype(dtype)
+    ctx, dtype = ctx or current_context(), as_dtype(dtype, "float32")
     if not ctx.is_cpu:  # on a device only tasks allocate memory
         return zeros(shape, ctx, dtype)
     spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), dtype)
@@ -143,7 +138,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         source_array = source_array.as_nd_ndarray()
         result = source_array.astype(dtype or source_array.dtype)
         return result if result.context == ctx else result.copyto(ctx)
-    dtype = _dtype(dtype)
+    dtype = as_dtype(dtype, "float32")
     try:
         values = np.asarray(source_array, dtype=dtype)
     except OverflowError:  # integers wrap around, as in C

@@ -294,7 +294,7 @@ def _find(x: Any, key: Any) -> tuple[Any, Any]:
         rest = shape[1:]
         offset = (key if key >= 0 else key + shape[0]) * prod(rest)
         return x._view(offset, rest if rest or x.is_np else (1,)), None
-    if _is_whole(key):
+    if is_whole(key):
         return x, None
     index = parse(key, shape, x.is_np)
     if index.offset is None:
@@ -302,7 +302,7 @@ def _find(x: Any, key: Any) -> tuple[Any, Any]:
     return x._view(index.offset, index.shape), None
 
 
-def _is_whole(key: Any) -> bool:
+def is_whole(key: Any) -> bool:
     """True for x[:] and x[()]."""
     if type(key) is slice:
         return key.start is None and key.stop is None and key.step is None
@@ -374,12 +374,13 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         apply(full, (), attrs, place, x._ctx)
     else:
         if value._chunk is x._chunk:
-            if _begin(value) == _begin(place) and value.shape == shape:
+            start, begin = value._offset or 0, place._offset or 0
+            if start == begin and value.shape == shape:
                 # x[1] = x[1], the last step of x[1] += 2
                 if modes.recording and value._node is not None:
                     x._continue(value)
                 return
-            if _overlap(value, place):
+            if start < begin + place.size and begin < start + value.size:
                 # In chunks, some elements would be overwritten before they are read.
                 value = value.copy()
         value = value.as_in_context(x._ctx)
@@ -420,13 +421,3 @@ def _fit(value: Any, shape: Shape) -> Any:
     if not extra:
         return value
     return value.reshape(fitted) if isinstance(value, np.ndarray) else value._reshaped(fitted)
-
-
-def _begin(x: Any) -> int:
-    """The offset of x in its chunk, in elements."""
-    return x._offset or 0
-
-
-def _overlap(a: Any, b: Any) -> bool:
-    """True if two arrays of one chunk share an element."""
-    return _begin(a) < _begin(b) + b.size and _begin(b) < _begin(a) + a.size

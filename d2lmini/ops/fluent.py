@@ -107,7 +107,7 @@ class Typed:
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """A copy converted to `dtype`; the value itself if it has that dtype and not `copy`."""
-        dtype = as_dtype("float32" if dtype is None else dtype)
+        dtype = as_dtype(dtype, "float32")
         if not copy and dtype == self._spec.dtype:
             return self
         return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from d2lmini.base import ArgumentTypeError
 from d2lmini.base.dtypes import bfloat16
 
 
@@ -217,15 +218,19 @@ def _as_axes(value: Any) -> Any:
     return axes[0] if is_text or isinstance(value, (int, np.integer)) else axes
 
 
-def as_dtype(value: Any) -> np.dtype:
-    """The NumPy dtype of a name, type or dtype; TypeError if MXNet has no such dtype, ImportError
-    for bfloat16 without the package ml_dtypes."""
-    # NumPy parses a string as source text unless it is a plain name.
-    if isinstance(value, str) and value != "?" and not value.lstrip("<>=|").isidentifier():
-        raise TypeError(f"dtype {value[:100]!r} is not one of {', '.join(DTYPES)}")
-    dtype = bfloat16() if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
-    if dtype.name not in DTYPES:
-        raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
+def as_dtype(value: Any, none: str = "float64") -> np.dtype:
+    """The NumPy dtype of a name, type or dtype, or for None of `none`; ArgumentTypeError if MXNet
+    has no such dtype, ImportError for bfloat16 without the package ml_dtypes."""
+    value = none if value is None else value
+    try:
+        # NumPy parses a string as source text unless it is a plain name.
+        if isinstance(value, str) and value != "?" and not value.lstrip("<>=|").isidentifier():
+            raise TypeError(f"dtype {value[:100]!r} is not one of {', '.join(DTYPES)}")
+        dtype = bfloat16() if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
+        if dtype.name not in DTYPES:
+            raise TypeError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
+    except TypeError as problem:
+        raise ArgumentTypeError(str(problem)) from None
     return dtype
 
 

@@ -68,10 +68,7 @@ def variable(
     if shape is not None:
         labels["__shape__"] = text_of((shape,) if isinstance(shape, int) else tuple(shape))
     if dtype is not None:
-        try:
-            labels["__dtype__"] = str(flag_of(as_dtype(dtype)))
-        except TypeError as problem:
-            raise MXNetError(f"dtype: {problem}") from None
+        labels["__dtype__"] = str(flag_of(as_dtype(dtype)))
     for key, value in (("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
             labels[key] = str(value)

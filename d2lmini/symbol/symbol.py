@@ -49,7 +49,7 @@ from d2lmini import addons
 from d2lmini.base import MXNetError, callsite, explain_left_out
 from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
-from d2lmini.ndarray.indexing import parse, select
+from d2lmini.ndarray.indexing import is_whole, parse, select
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
@@ -421,6 +421,6 @@ class Traced(Typed, Symbol):
 
 def getitem(x: Any, key: Any) -> Any:
     """x[key] for a value of known shape; errors as for `parse`."""
-    if key is Ellipsis or (type(key) in (slice, tuple) and key in (slice(None), ())):
+    if key is Ellipsis or is_whole(key):
         return x
     return select(x, parse(key, x.shape, x.is_np))
