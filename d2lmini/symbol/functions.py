@@ -241,9 +241,8 @@ random: Any = Namespace("sym.random", "_random_")
 random.__file__ = __file__
 for _name in ("uniform", "normal", "randint"):
     setattr(random, _name, _drawing(_name))
-for _function in (_randn, _multinomial):
-    _name = _function.__name__.removeprefix("_")
-    setattr(random, _name, named(_function, "d2lmini.symbol", f"random.{_name}"))
+random.randn = named(_randn, "d2lmini.symbol", "random.randn")
+random.multinomial = named(_multinomial, "d2lmini.symbol", "random.multinomial")
 random.shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
 random.shuffle.__qualname__ = "random.shuffle"
 
