@@ -28,7 +28,7 @@ from d2lmini.graph.typed import infer_types
 from d2lmini.ops.core import registry
 from d2lmini.ops.random_state import Key
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import Traced
 
 
 @dataclass

@@ -38,7 +38,7 @@ from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.ir import spec_of
 from d2lmini.graph.typed import infer_types
 from d2lmini.ndarray import NDArray, zeros
-from d2lmini.symbol import Symbol, lists
+from d2lmini.symbol import Symbol, naming
 from d2lmini.symbol.infer import infer_shape_partial, infer_type_partial
 
 Arrays = Sequence[Any]
@@ -74,7 +74,7 @@ class Executor:
     def _list_arrays(self) -> list[NDArray]:
         """The arrays in the order of the graph's variables, under the executor's own handles: on
         the tape each handle refers to its gradient."""
-        nodes, states = lists.variables(self._symbol._entries)
+        nodes, states = naming.variables(self._symbol._entries)
         found = {node: self._own(x) for node, x in zip(states, self.aux_arrays)}
         for node, x, g, req in zip(nodes, self.arg_arrays, self.grad_arrays, self._reqs):
             found[node] = self._own(x)

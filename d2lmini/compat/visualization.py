@@ -27,7 +27,7 @@ from typing import Any
 from d2lmini.graph.ir import Node, topological, variables_of
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import is_known, shapes_of
-from d2lmini.symbol.lists import variables
+from d2lmini.symbol.naming import variables
 from d2lmini.symbol.picture import Picture, fold_variables
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -26,7 +26,7 @@ from typing import Any
 from d2lmini import engine
 from d2lmini.base import instrument
 from d2lmini.base.scopes import contextmanager
-from d2lmini.ndarray.transfer import Transfer
+from d2lmini.ndarray.exchange import Transfer
 
 
 class Traffic(instrument.Instrument):

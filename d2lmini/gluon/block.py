@@ -48,7 +48,6 @@ from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.base import LeftOut, callsite
-from d2lmini.base.families import with_parameters_of
 from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.gluon.compiled import flatten as _flatten
 from d2lmini.gluon.compiled import regroup as _regroup
@@ -302,11 +301,13 @@ class Block:
 
     # -- the whole net at once ---------------------------------------------------------------------
 
-    @with_parameters_of(ParameterDict.initialize, without="self")
-    def initialize(self, **kwargs: Any) -> None:
+    def initialize(
+        self, init: Any = None, ctx: Contexts = None, verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:  # fmt: skip
         """Initialize all parameters in one context or a list of contexts, each with its own
         initializer, else with `init` (Uniform). See Parameter.initialize."""
-        self.collect_params().initialize(**kwargs)
+        self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
         """Hybridize all HybridBlocks among the descendants; see HybridBlock.hybridize."""
@@ -407,8 +408,10 @@ class Block:
         callsite.warn("save_params is deprecated. Please use save_parameters.")
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
-    @with_parameters_of(load_parameters, without="self cast_dtype dtype_source")
-    def load_params(self, **kwargs: Any) -> None:
+    def load_params(
+        self, filename: FileName, ctx: Contexts = None, allow_missing: bool = False,
+        ignore_extra: bool = False,
+    ) -> None:  # fmt: skip
         """Older form of `load_parameters`."""
         callsite.warn("load_params is deprecated. Please use load_parameters.")
-        self.load_parameters(**kwargs)
+        self.load_parameters(filename, ctx, allow_missing, ignore_extra)

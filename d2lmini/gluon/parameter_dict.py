@@ -27,7 +27,6 @@ import numpy as np
 
 from d2lmini import initializer
 from d2lmini import ndarray as nd
-from d2lmini.base.families import with_parameters_of
 from d2lmini.context import Context
 from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.utils import as_default, merge_shapes
@@ -239,8 +238,11 @@ class ParameterDict(dict[str, Parameter]):
                 f"choices are: {brief(self.keys())}. Set ignore_extra to True to ignore.{_NAMING}"
             )
 
-    @with_parameters_of(load_dict, without="self param_dict filename")
-    def load(self, filename: FileName, **kwargs: Any) -> None:
+    def load(
+        self, filename: FileName, ctx: Contexts = None, allow_missing: bool = False,
+        ignore_extra: bool = False, restore_prefix: str = "", cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:  # fmt: skip
         """Read values from a file of `save`, or of `export` (names with 'arg:' and 'aux:').
 
         ctx: contexts for uninitialized parameters (cpu(0)). restore_prefix: prefix for the names in
@@ -253,7 +255,10 @@ class ParameterDict(dict[str, Parameter]):
         if not isinstance(loaded, dict):
             assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
             loaded = {}
-        self.load_dict(loaded, filename=filename, **kwargs)
+        self.load_dict(
+            loaded, ctx, allow_missing, ignore_extra, restore_prefix, filename,
+            cast_dtype, dtype_source,
+        )  # fmt: skip
 
 
 def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:

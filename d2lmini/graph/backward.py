@@ -117,10 +117,10 @@ from d2lmini.graph.ir import (
 )
 from d2lmini.graph.rows import is_reduction
 from d2lmini.graph.rules import SPREADS, TRANSPOSES, is_reshape
+from d2lmini.ops.composed import total
 from d2lmini.ops.core import Spec, registry
-from d2lmini.ops.formula import total
 from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import Traced
 
 
 def gradients(

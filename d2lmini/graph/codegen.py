@@ -65,7 +65,7 @@ from d2lmini.graph.text import (
 )
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, Shape
-from d2lmini.ops.in_float32 import kernel_for, needs_copies
+from d2lmini.ops.kernels import kernel_for, needs_copies
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalar_cache import at_least, at_most, fit, level, limit
 

@@ -25,10 +25,9 @@ from d2lmini.graph.lower import expand
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import Arenas
 from d2lmini.graph.program import Program
-from d2lmini.ops.composed import Composed
+from d2lmini.ops.composed import Composed, rounded_specs
 from d2lmini.ops.core import Spec
-from d2lmini.ops.formula import rounded_specs
-from d2lmini.ops.in_float32 import needs_copies
+from d2lmini.ops.kernels import needs_copies
 
 #: So many programs are kept, the last ones that were asked for.
 MOST = 512

@@ -39,7 +39,7 @@ from typing import Any
 
 from d2lmini.base import callsite
 from d2lmini.ops.core import Op
-from d2lmini.ops.in_float32 import kernel_for
+from d2lmini.ops.kernels import kernel_for
 from d2lmini.ops.spec import Spec
 
 #: One value of a graph: a node, and the index of one of its outputs.

@@ -57,10 +57,9 @@ from d2lmini.graph.rewrite import call, calls
 from d2lmini.graph.rules import SPREADS, in_shape, reshape, shape_before
 from d2lmini.graph.steps import steps_of
 from d2lmini.ndarray.plan import infer
-from d2lmini.ops.composed import Composed
+from d2lmini.ops.composed import Composed, FormulaValue, results_of
 from d2lmini.ops.core import Op, Spec, as_specs, modes, registry, with_axis
-from d2lmini.ops.formula import FormulaValue, results_of
-from d2lmini.ops.in_float32 import has_bfloat16, needs_copies, widened
+from d2lmini.ops.kernels import has_bfloat16, needs_copies, widened
 from d2lmini.symbol.naming import next_name, operator_hint
 
 

@@ -35,7 +35,7 @@ from d2lmini.graph.ir import Node, spec_of
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.core import Op
 from d2lmini.ops.elementwise import FAMILIES
-from d2lmini.ops.in_float32 import has_bfloat16
+from d2lmini.ops.kernels import has_bfloat16
 from d2lmini.ops.symbolic import NotTraceable, Proxy, SymbolicModule, trace
 
 #: Stands for the result so far.

@@ -33,8 +33,7 @@ from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, modes
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, tracer
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
 
 _DRAWN = (
     "random numbers that are drawn while a net is traced would be the same in every call of the "

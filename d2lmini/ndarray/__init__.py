@@ -19,22 +19,20 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import loaders, missing_attribute
-from d2lmini.ndarray import creation, functions
-from d2lmini.ndarray.creation import *  # noqa: F403
+from d2lmini.ndarray import functions
 from d2lmini.ndarray.functions import *  # noqa: F403
-from d2lmini.ndarray.functions import contrib, linalg, op, sparse
-from d2lmini.ndarray.namespaces import Namespace, public_names
+from d2lmini.ndarray.functions import Namespace, contrib, linalg, op, public_names, sparse
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import Op
 
 from d2lmini.ndarray import random  # isort: skip
 
-__all__ = ["NDArray", *creation.__all__, *functions.__all__, "random"]
+__all__ = ["NDArray", *functions.__all__, "random"]
 
 _internal = Namespace("nd._internal", "_")
 globals().update(
     {
-        name: creation.without_inputs(f, name) if isinstance(f, Op) and not f.input_names else f
+        name: functions.without_inputs(f, name) if isinstance(f, Op) and not f.input_names else f
         for name, f in public_names().items()
         if name not in globals()
     }

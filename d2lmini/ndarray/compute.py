@@ -93,31 +93,22 @@ class OpTask(Task):
     def _compute(self) -> None:
         op = self.op
         xp: Any = np if self.ctx.is_cpu else device_of(self.ctx).xp
-        kernel: Any = self.plan.compute
-        if xp is not np:
-            kernel = self.plan.kernel_on(kind_of(xp))
+        kernel = self.plan.compute if xp is np else self.plan.kernel_on(kind_of(xp))
         arrays = [None if i is None else array_of(i) for i in self.inputs]
         single = len(self.outputs) == 1
-        if single:
-            chunk, _, spec = self.outputs[0]
-            if chunk.data is None and not (xp is np and op.takes_out and chunk.weight):
-                # The usual case: a small result, or one made by the op or by the GPU's module.
-                adopt(xp, op, chunk, spec, kernel(xp, *arrays, **self.attrs), arrays)
-                return
         places: list[Any] = []
         written: list[Any] = []  # the outputs that had memory before
-        complete = op.takes_out
         for operand in self.outputs:
             chunk, _, spec = operand
+            place = None  # a small result, or an array made by the op or by the GPU's module
             if chunk.data is not None:
-                written.append(array_of(operand))
-                places.append(written[-1])
+                place = array_of(operand)
+                written.append(place)
             elif xp is np and op.takes_out and (chunk.weight or not single):
-                places.append(chunk.allocate(spec.shape, spec.dtype))
-            else:  # a small result, or an array made by the op or by the GPU's module
-                places.append(None)
-                complete = False
-        if complete and not (written and overlaps(xp, op, written, arrays)):
+                place = chunk.allocate(spec.shape, spec.dtype)
+            places.append(place)
+        is_complete = op.takes_out and all([place is not None for place in places])
+        if is_complete and not (written and overlaps(xp, op, written, arrays)):
             if single and op.elementwise and xp is np and places[0].size >= 2 * GRAIN:
                 compute_in_pieces(op, kernel, arrays, self.attrs, places[0])
             else:

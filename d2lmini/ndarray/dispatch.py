@@ -243,10 +243,7 @@ def run_inline(
         except Exception:  # the task keeps the error on the outputs; `queue` reports non-arrays
             return None
         kind = type(inputs[0]) if inputs else Array
-        if outs or not call.tiny:
-            found = _enter(call.outputs, results, chunks, outs, pool, ctx, kind)
-        else:
-            found = _adopt(call.outputs, results, pool, ctx, kind)
+        found = _enter(call.outputs, results, chunks, outs, pool, ctx, kind)
         current.inlined = inlined = current.inlined + 1
         if not inlined & 63:
             pool.review()
@@ -314,26 +311,13 @@ def _allocated(
     return chunks, places
 
 
-def _adopt(
-    specs: Sequence[Spec], results: Sequence[np.ndarray], pool: Pool, ctx: Context, kind: type
-) -> list[Any]:
-    """New arrays whose memory is the tiny results; updates the pool's accounting (lock held)."""
-    arrays = []
-    for result, spec in zip(results, specs):
-        chunk = Chunk(pool, spec.nbytes)
-        chunk.data = result
-        chunk.spec = spec
-        pool.live += spec.nbytes
-        arrays.append(wrap(chunk, spec, ctx, kind=kind))
-    return arrays
-
-
 def _enter(
     specs: Sequence[Spec], results: Sequence[Any], chunks: Sequence[Chunk | None],
     outs: Sequence[Any], pool: Pool, ctx: Context, kind: type,
 ) -> list[Any]:  # fmt: skip
-    """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones (lock
-    held). Ctrl-C leaves either all of several `outs` unchanged, or all filled."""
+    """Results as arrays: those in `chunks`, `outs`, each filled by one call, and new ones, whose
+    memory is the tiny results (lock held). Ctrl-C leaves either all of several `outs` unchanged, or
+    all filled."""
     held = signals.hold() if len(outs) > 1 else None
     try:
         arrays: list[Any] = []
@@ -351,7 +335,11 @@ def _enter(
                 place[...] = result
                 arrays.append(out)
             else:
-                arrays += _adopt((spec,), (result,), pool, ctx, kind)
+                chunk = Chunk(pool, spec.nbytes)
+                chunk.data = result
+                chunk.spec = spec
+                pool.live += spec.nbytes
+                arrays.append(wrap(chunk, spec, ctx, kind=kind))
     finally:
         if held is not None:
             signals.release(held)

@@ -1,10 +1,20 @@
-"""Import and export of arrays: NumPy, DLPack, other devices, pickles, files.
+"""Import and export of arrays: other devices, NumPy, DLPack, pickles, files.
+
+A copy between devices is one task on a copy lane of a device. A copy to a device runs on the lane
+"in" of that device, a copy from a device to the CPU on the lane "out", a copy between devices on
+the lane "in" of the target. So both devices continue to compute, and two copies in opposite
+directions do not wait for each other.
+
+>>> from d2lmini import cpu, gpu, nd, virtual_gpus
+>>> with virtual_gpus(1):
+...     x = nd.array([1, 2, 3], ctx=gpu(0))         # one copy in
+...     (x * 2).asnumpy()                           # one copy out, and a wait for it
+array([2., 4., 6.], dtype=float32)
 
 Exports that share memory keep the chunk alive as long as the foreign array lives: the base of
 NumPy's array is a `Lease`.
 
 >>> import numpy as np
->>> from d2lmini import nd
 >>> x = nd.ones((2, 2))
 >>> np.from_dlpack(x).sum()
 np.float32(4.0)
@@ -18,16 +28,120 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini import engine
+from d2lmini import autograd, engine
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import storage
 from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.storage import Chunk, check_there, pool_of
-from d2lmini.ndarray import serialize, transfer
-from d2lmini.ndarray.compute import array_of
-from d2lmini.ndarray.dispatch import apply, wrap
-from d2lmini.ops.core import Spec, as_dtype, registry
+from d2lmini.engine.core import Task, Var
+from d2lmini.ndarray import dispatch, serialize
+from d2lmini.ndarray.compute import Operand, array_of, is_missing
+from d2lmini.ndarray.dispatch import apply, note_writes, wrap
+from d2lmini.ops.core import Cost, Spec, as_dtype, modes, registry
+
+_KINDS = {True: "CPU", False: "GPU"}
+
+#: Where a copy begins or ends; on the CPU perhaps a NumPy array that no other code uses.
+End = Operand | np.ndarray
+
+
+class Transfer(Task):
+    """A copy between devices."""
+
+    __slots__ = ("lane", "source", "target")
+
+    defers = True
+
+    def __init__(self, source: End, source_ctx: Context, target: End, target_ctx: Context):
+        self.lane = "out" if target_ctx.is_cpu else "in"
+        ctx = source_ctx if target_ctx.is_cpu else target_ctx
+        reads = (source[0],) if isinstance(source, tuple) else ()
+        writes: tuple[Var, ...] = (target[0],) if isinstance(target, tuple) else (Var(),)
+        # MXNet's task names.
+        name = f"Copy{_KINDS[source_ctx.is_cpu]}2{_KINDS[target_ctx.is_cpu]}"
+        super().__init__(name, reads, writes, ctx)
+        self.source = source
+        self.target = target
+
+    def keeps(self, var: Var) -> bool:
+        if var in self.reads:
+            return True
+        there = isinstance(self.target, tuple) and self.target[0].data is not None
+        return there and not any(map(is_missing, self.reads))
+
+    def footprint(self) -> Any:
+        """The bytes over the link."""
+        source = self.source
+        nbytes = source[2].nbytes if isinstance(source, tuple) else source.nbytes
+        return lambda: Cost(0.0, float(nbytes))
+
+    def run(self) -> None:
+        target = self.target
+        if isinstance(target, tuple):
+            chunk, _, spec = target
+            fresh = chunk.data is None
+            target = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(target)
+        source = self.source
+        source = array_of(source) if isinstance(source, tuple) else source
+        device_of(self.ctx).copy(target, source)
+
+
+def upload(array: np.ndarray, ctx: Context) -> Any:
+    """A new NDArray on a device other than the CPU, from a host array that does not change."""
+    spec = Spec(array.shape, array.dtype)
+    result = wrap(Chunk(pool_of(ctx), spec.nbytes), spec, ctx)
+    engine.current.push(Transfer(array, cpu(), (result._chunk, None, spec), ctx))
+    return result
+
+
+def read(x: Any, by: str) -> np.ndarray:
+    """A NumPy copy of an array on a device; waits, recorded as `by` in the ledger."""
+    check_there((x._chunk,))
+    result = np.empty(x._spec.shape, x._spec.dtype)
+    task = Transfer((x._chunk, x._offset, x._spec), x._ctx, result, cpu())
+    engine.current.push(task)
+    engine.current.wait(by, task.writes[0])
+    return result
+
+
+def copyto(source: Any, target: Any) -> Any:
+    """Copy `source` into an NDArray, or to a context; see NDArray.copyto. Between devices the dtype
+    is converted before the transfer."""
+    if isinstance(target, Context):
+        spec = source._spec
+        chunk = Chunk(pool_of(target), spec.nbytes)  # a missing device is an error here
+        target = wrap(chunk, spec, target, kind=type(source))
+    if not isinstance(target, dispatch.Array):
+        raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
+    if target._spec.shape != source._spec.shape:
+        raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
+    if target._chunk is source._chunk and target._offset == source._offset:
+        return target  # the same memory
+    op, dtype = registry["_copyto"], target._spec.dtype
+    here, there = source._ctx, target._ctx
+    if here is there or (here.is_cpu and there.is_cpu):
+        apply(op, (source,), op.bound(dtype=dtype), target)
+        return target
+    if source._spec.dtype != dtype:
+        source = source.astype(dtype)
+    check_there((source._chunk, target._chunk))
+    whole = target._offset is None
+    if modes.recording:
+        autograd.check_in_place(op, (source,), [target], whole)
+    begin = (source._chunk, source._offset, source._spec)
+    end = (target._chunk, target._offset, target._spec)
+    task = Transfer(begin, here, end, there)
+    note_writes([target])
+    if not whole:
+        task.reads += (target._chunk,)
+    engine.current.push(task)
+    if modes.recording and source._node is not None:
+        autograd.record_op(op, (source,), {"dtype": dtype}, [target])
+    return target
+
+
+# -- NumPy and DLPack ------------------------------------------------------------------------------
 
 #: DLPack's number of CUDA devices.
 _CUDA = 2
@@ -38,7 +152,7 @@ def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     memory is writable and in C order."""
     array = np.asarray(array)  # a subclass becomes a plain array
     if not ctx.is_cpu:
-        return transfer.upload(array if adopt else array.copy(), ctx)
+        return upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
     if adopt and chunk.pool.adopts and array.flags.carray:
@@ -47,18 +161,6 @@ def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
         np.copyto(chunk.allocate(spec.shape, spec.dtype), array)
     if chunk.weight:
         chunk.filled = True
-    return wrap(chunk, spec, ctx)
-
-
-def empty(shape: Any, ctx: Context | None = None, dtype: Any = None) -> Any:
-    """An NDArray without defined contents; its memory is allocated at its first write."""
-    ctx = ctx or current_context()
-    spec = Spec((shape,) if isinstance(shape, int) else tuple(shape), as_dtype(dtype or "float32"))
-    if not ctx.is_cpu:  # on a device only tasks allocate memory
-        pool_of(ctx)
-        return apply(registry["_zeros"], (), {"shape": spec.shape, "dtype": spec.dtype}, None, ctx)
-    chunk = Chunk(pool_of(ctx), spec.nbytes)
-    chunk.allocate(spec.shape, spec.dtype)
     return wrap(chunk, spec, ctx)
 
 
@@ -133,17 +235,9 @@ def _borrow(source: Any, number: int) -> Any:
 # -- pickles and files -----------------------------------------------------------------------------
 
 
-def to_record(x: Any) -> bytearray:
-    """The contents, dtype, shape and context of an array in MXNet's format; waits."""
-    return bytearray(serialize.dump_record(*_entry(x, "pickle")))
-
-
-def restore(x: Any, record: bytes) -> None:
-    """Make `x`, which is blank, the array of a record, as unpickling asks."""
-    array, device = serialize.load_record(record)
-    made = from_array(array, _place_of(device))
-    for name in ("_chunk", "_spec", "_ctx", "_handle", "_offset", "_node"):
-        setattr(x, name, getattr(made, name))
+def unpickle(kind: type, array: np.ndarray, device: tuple[int, int]) -> Any:
+    """An array of class `kind` with these contents; on the CPU if its device is missing."""
+    return from_array(array, _place_of(device))._alias(None, kind)
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
@@ -162,7 +256,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     for x in arrays:
         if not hasattr(x, "_chunk"):
             raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
-    serialize.save(fname, [_entry(x, "save") for x in arrays], names)
+    serialize.save(fname, [entry_of(x, "save") for x in arrays], names)
 
 
 def load(fname: str | os.PathLike[str]) -> Any:
@@ -183,7 +277,7 @@ def _make_loaded(entries: list, names: list[str]) -> Any:
     return dict(zip(names, arrays, strict=True)) if names else arrays
 
 
-def _entry(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
+def entry_of(x: Any, by: str) -> tuple[np.ndarray, tuple[int, int]]:
     """The contents of an array, and its device as MXNet's files write it; waits."""
     return x._read(by), (x._ctx.device_typeid, x._ctx.device_id)
 

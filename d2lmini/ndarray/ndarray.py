@@ -21,7 +21,6 @@ The functions that wait: `wait_to_read`, `wait_to_write`, `asnumpy`, `asscalar`/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +33,12 @@ from d2lmini.context import Context
 from d2lmini.device.devices import device_of
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.budget import Handle
-from d2lmini.ndarray import dispatch, exchange, indexing, transfer
+from d2lmini.ndarray import dispatch, exchange, indexing
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, hand_over, wrap
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Spec, as_dtype, invoke, modes, registry
+from d2lmini.ops.core import Spec, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
 from d2lmini.ops.shape import infer_reshape
 
@@ -75,11 +74,6 @@ class NDArray(Typed, Fluent):
     ctx = context
     device = context
 
-    @property
-    def T(self) -> NDArray:
-        """The array with reversed axes (a copy)."""
-        return self if self.ndim < 2 else invoke(registry["transpose"], (self,), {"axes": ()}, None)
-
     # -- waiting -----------------------------------------------------------------------------------
 
     def wait_to_read(self) -> None:
@@ -111,7 +105,7 @@ class NDArray(Typed, Fluent):
     def _read(self, by: str) -> np.ndarray:
         """Wait, recorded as `by` in the ledger, and copy the contents with writers excluded."""
         if not self._ctx.is_cpu:
-            array = transfer.read(self, by)
+            array = exchange.read(self, by)
         else:
             operand = (self._chunk, self._offset, self._spec)
             array = engine.current.read(by, self._chunk, lambda: array_of(operand).copy())
@@ -156,14 +150,6 @@ class NDArray(Typed, Fluent):
         return f"\n{self._read('print')}\n<NDArray {size} @{self._ctx}>"
 
     # -- elements ----------------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        if not self._spec.shape:
-            raise TypeError("len() of an array without axes")
-        return self._spec.shape[0]
-
-    def __iter__(self) -> Iterator[NDArray]:
-        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> NDArray:
         return indexing.getitem(self, key)
@@ -298,7 +284,7 @@ class NDArray(Typed, Fluent):
     def copyto(self, other: NDArray | Context) -> NDArray:
         """Copy into `other`, or into a new array on that context, and return the copy. Converts the
         dtype; MXNetError when the shapes differ."""
-        return transfer.copyto(self, other)
+        return exchange.copyto(self, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """This array if it is on `context`, else a copy there."""
@@ -306,13 +292,6 @@ class NDArray(Typed, Fluent):
 
     as_in_ctx = as_in_context
     to_device = as_in_context
-
-    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
-        """A copy converted to `dtype`; this array if it has that dtype and `copy` is False."""
-        dtype = as_dtype("float32" if dtype is None else dtype)
-        if not copy and dtype == self._spec.dtype:
-            return self
-        return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
 
     def tostype(self, stype: str) -> NDArray:
         """A copy, for the only storage type 'default'; MXNetError for sparse types."""
@@ -337,16 +316,8 @@ class NDArray(Typed, Fluent):
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0) if self._ctx.is_cpu else device_of(self._ctx).dlpack_device()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The array as MXNet pickles it: a record of a `.params` file; waits."""
-        return {"handle": exchange.to_record(self)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become the array of this state; on the CPU if its device is missing."""
-        exchange.restore(self, state["handle"])
-
     def __reduce__(self) -> tuple:
-        return object.__new__, (type(self),), self.__getstate__()
+        return exchange.unpickle, (type(self), *exchange.entry_of(self, "pickle"))
 
     # Not by a `__getattr__`, which would slow down every attribute look-up of every array.
     slice_assign, slice_assign_scalar = LeftOut(), LeftOut()

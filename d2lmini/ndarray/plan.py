@@ -22,7 +22,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
 from d2lmini.ops.core import Bound, Op, Spec
-from d2lmini.ops.in_float32 import kernel_for
+from d2lmini.ops.kernels import kernel_for
 from d2lmini.ops.spec import Cost
 
 # Throughput of one core of a typical machine per microsecond, measured on arrays in its cache: the
@@ -206,14 +206,9 @@ def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan:
 def _make(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     inferred = infer(op, specs, attrs)
     outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)
-    flops = op.flops
-    if callable(flops):
-        known = {k: attrs[k] for k in op.attr_names if k in attrs}
-        compute_us = flops(*specs, out=outputs[0], **known) / PRODUCT_FLOPS_PER_US
-    else:
-        compute_us = flops * sum(spec.size for spec in outputs) / FLOPS_PER_US
-    nbytes = sum(spec.nbytes for spec in specs) + sum(spec.nbytes for spec in outputs)
-    predicted_us = CALL_US + max(compute_us, nbytes / BYTES_PER_US)
+    cost = op.cost(specs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
+    rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
+    predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
     return CallPlan(op, tuple(specs), attrs, outputs, predicted_us)
 
 

@@ -13,42 +13,20 @@ from __future__ import annotations
 from typing import Any
 
 from d2lmini.base import missing_attribute
-from d2lmini.context import Context
-from d2lmini.ndarray.creation import _make
+from d2lmini.ndarray.functions import without_inputs
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import registry
 from d2lmini.ops.random_state import seed as seed
 
-
-def draw(
-    name: str, parameters: dict[str, Any], /, shape: Any = None, dtype: Any = "float32",
-    ctx: Context | None = None, out: Any = None,
-) -> NDArray:  # fmt: skip
-    """A draw of the distribution `name` with these parameters."""
-    if out is not None:
-        shape, dtype = out.shape, out.dtype
-    shape = 1 if shape is None else shape
-    return _make(f"_random_{name}", ctx, out, shape=shape, dtype=dtype, **parameters)
-
-
-def uniform(low=0, high=1, shape=None, dtype="float32", ctx=None, out=None) -> NDArray:
-    """Evenly from low (included) to high (excluded)."""
-    return draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out)
-
-
-def normal(loc=0, scale=1, shape=None, dtype="float32", ctx=None, out=None) -> NDArray:
-    """Gaussian with mean loc and standard deviation scale."""
-    return draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out)
+uniform, normal, randint = (
+    without_inputs(registry[f"_random_{name}"], name, "ctx out", "float32", ".random")
+    for name in ("uniform", "normal", "randint")
+)
 
 
 def randn(*shape, loc=0, scale=1, **kwargs) -> NDArray:
     """`normal` with the sizes as arguments: randn(2, 3)."""
     return normal(loc, scale, shape, **kwargs)
-
-
-def randint(low, high, shape=None, dtype="int32", ctx=None, out=None) -> NDArray:
-    """Integers from low (included) to high (excluded), int32 by default."""
-    return draw("randint", {"low": low, "high": high}, shape, dtype, ctx, out)
 
 
 def multinomial(

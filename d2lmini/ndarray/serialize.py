@@ -37,7 +37,7 @@ import math
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
@@ -54,8 +54,6 @@ DeviceCode: TypeAlias = tuple[int, int]
 Entry: TypeAlias = tuple[Array, DeviceCode]
 FileName: TypeAlias = str | os.PathLike[str]
 Bytes: TypeAlias = bytes | bytearray | memoryview
-# alloc(shape, dtype) returns a writable, C-contiguous array: np.empty, or a pool's.
-Alloc: TypeAlias = Callable[[Shape, DType], Array]
 
 # The first number of a pair (device type, device id).
 DEVICE_TYPES = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
@@ -63,8 +61,7 @@ DEVICE_TYPES = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DENSE = 0
-# Storage type -> its name and the number of index arrays that follow the values.
-_SPARSE = {1: ("row_sparse", 1), 2: ("csr", 2)}
+_SPARSE = {1: "row_sparse", 2: "csr"}
 _MAX_NDIM = 64  # NumPy's own limit
 # The smallest record is a legacy one of shape (0,): ndim, one dim, context, type flag.
 _MIN_RECORD_BYTES = 20
@@ -106,11 +103,6 @@ def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) ->
         files.write(fname, _chunks(arrays, names))
     except OSError as error:
         raise _file_error(f"save: cannot write {fname!r}", error) from error
-
-
-def dump_record(array: Array, device: DeviceCode) -> bytes:
-    """One record without the list around it: MXNet pickles an NDArray in this form."""
-    return b"".join(_record(array, device, _version([array]), "array"))
 
 
 def _version(arrays: Sequence[Array]) -> int:
@@ -157,37 +149,28 @@ def _record(
 # ---- reading
 
 
-def load(fname: FileName, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:
+def load(fname: FileName) -> tuple[list[Entry], list[str]]:
     """Read a `.params` file: its arrays, each with the context it was saved from, and its names.
 
     The names are [] when the file holds a plain list; an empty file ([] or {}) gives ([], []).
-    Each array is made by `alloc(shape, dtype)` and filled straight from the file, without a second
-    copy. Nothing is allocated before the file is known to hold the bytes for it. Bytes after the
-    names are ignored, as in MXNet. FileError when the file cannot be opened; MXNetError when it is
-    cut short, damaged or of another format (the message names file, byte and expectation), or holds
-    sparse arrays.
+    Each array is filled straight from the file, without a second copy. Nothing is allocated before
+    the file is known to hold the bytes for it. Bytes after the names are ignored, as in MXNet.
+    FileError when the file cannot be opened; MXNetError when it is cut short, damaged or of another
+    format (the message names file, byte and expectation), or holds sparse arrays.
     """
     path = os.fspath(fname)
     try:
         with open(path, "rb") as f:
             stream = f if f.seekable() else io.BytesIO(f.read())
-            return _read_list(_Reader(stream, f"load: {path!r}"), alloc)
+            return _read_list(_Reader(stream, f"load: {path!r}"))
     except OSError as error:
         raise _file_error(f"load: cannot read {path!r}", error) from error
 
 
-def load_frombuffer(buf: Bytes, alloc: Alloc = np.empty) -> tuple[list[Entry], list[str]]:
+def load_frombuffer(buf: Bytes) -> tuple[list[Entry], list[str]]:
     """Read the bytes of a `.params` file, like `load`. No array shares memory with `buf`."""
-    return _read_list(_reader_of(buf, "load_frombuffer: buffer"), alloc)
-
-
-def load_record(buf: Bytes, alloc: Alloc = np.empty) -> Entry:
-    """Read one record, from `dump_record` or from a pickled NDArray of MXNet."""
-    reader = _reader_of(buf, "load_record: buffer")
-    entry = _read_record(reader, alloc)
-    if isinstance(entry, str):
-        _refuse_sparse(reader, [f"array ({entry})"])
-    return entry
+    # BytesIO shares the memory of a bytes object and copies any other.
+    return _read_list(_Reader(io.BytesIO(buf), "load_frombuffer: buffer"))
 
 
 class _Reader:
@@ -229,42 +212,17 @@ class _Reader:
     def one(self, layout: str, what: str) -> int:
         return self.unpack(layout, what)[0]
 
-    def fill(self, raw: Array, what: str) -> None:
-        """Read into existing memory; `raw` is a flat array of bytes."""
-        self.need(raw.size, what)
-        # readinto of a buffered file or of BytesIO stops short only at the end of the file.
-        if self.stream.readinto(raw.data) != raw.size:  # type: ignore[attr-defined]
-            self.fail(f"the file shrank while it was read ({what})")
-        self.at += raw.size
 
-    def skip(self, nbytes: int, what: str) -> None:
-        self.need(nbytes, what)
-        self.at = self.stream.seek(nbytes, os.SEEK_CUR)
-
-
-def _reader_of(buf: Bytes, label: str) -> _Reader:
-    # BytesIO shares the memory of a bytes object and copies any other.
-    return _Reader(io.BytesIO(buf), label)
-
-
-def _read_list(r: _Reader, alloc: Alloc) -> tuple[list[Entry], list[str]]:
+def _read_list(r: _Reader) -> tuple[list[Entry], list[str]]:
     _check_magic(r)
     r.unpack("<Q", "the reserved word")
     count = r.one("<Q", "the number of arrays")
     r.need(count * _MIN_RECORD_BYTES, f"{count} arrays")
     entries: list[Entry] = []
-    sparse: dict[int, str] = {}
     for i in range(count):
         r.part = f"array {i}"
-        entry = _read_record(r, alloc)
-        if isinstance(entry, str):
-            sparse[i] = entry
-        else:
-            entries.append(entry)
-    names = _read_names(r, count)
-    if sparse:
-        _refuse_sparse(r, [f"{_title(i, names)} ({kind})" for i, kind in sparse.items()])
-    return entries, names
+        entries.append(_read_record(r))
+    return entries, _read_names(r, count)
 
 
 def _check_magic(r: _Reader) -> None:
@@ -293,13 +251,15 @@ def _read_names(r: _Reader, count: int) -> list[str]:
     return names
 
 
-def _read_record(r: _Reader, alloc: Alloc) -> Entry | str:
-    """An entry; for a sparse array, which is skipped, the name of its storage type."""
+def _read_record(r: _Reader) -> Entry:
     magic = r.one("<I", "the magic")
     if magic in (_V2, _V3):
         storage = r.one("<i", "the storage type")
         if storage in _SPARSE:
-            return _skip_sparse(r, storage)
+            r.fail(
+                f"only dense arrays can be read, this one is {_SPARSE[storage]}; in MXNet, save "
+                "x.tostype('default') instead of x"
+            )
         if storage != _DENSE:
             r.fail(f"expected storage type 0, 1 or 2, found {storage}; damaged")
         # V2 with ndim 0 was a scalar: MXNet 1.9.1 writes its context, flag and element too.
@@ -310,7 +270,7 @@ def _read_record(r: _Reader, alloc: Alloc) -> Entry | str:
             r.fail("expected at least one dimension; this array was never given a shape")
     device_type, device_id = r.unpack("<ii", "the context")
     dtype = _read_dtype(r)
-    return _read_elements(r, shape, dtype, alloc), (device_type, device_id)
+    return _read_elements(r, shape, dtype), (device_type, device_id)
 
 
 def _read_shape(r: _Reader) -> Shape:
@@ -336,42 +296,18 @@ def _read_dtype(r: _Reader) -> DType:
     return dtype
 
 
-def _read_elements(r: _Reader, shape: Shape, dtype: DType, alloc: Alloc) -> Array:
+def _read_elements(r: _Reader, shape: Shape, dtype: DType) -> Array:
     what = f"the elements of a {dtype} array of shape {shape}"
     r.need(math.prod(shape) * dtype.itemsize, what)
-    out = alloc(shape, dtype)
-    assert out.shape == shape and out.flags.c_contiguous, "alloc: need this shape, C-contiguous"
+    out = np.empty(shape, dtype)
     raw = out.reshape(-1).view(np.uint8)
-    r.fill(raw, what)
-    little = out.view(dtype.newbyteorder("<"))
-    if little.dtype != out.dtype:
-        out[...] = little  # a big-endian machine: swap in place
+    # readinto of a buffered file or of BytesIO stops short only at the end of the file.
+    if r.stream.readinto(raw.data) != raw.size:  # type: ignore[attr-defined]
+        r.fail(f"the file shrank while it was read ({what})")
+    r.at += raw.size
     if dtype == np.bool_:
         np.minimum(raw, 1, out=raw)  # NumPy's only true value is 1
     return out
-
-
-def _skip_sparse(r: _Reader, storage: int) -> str:
-    """Skip a sparse record, so that the names can still be read for the error."""
-    kind, num_indices = _SPARSE[storage]
-    # The shape of the values is unreliable: MXNet may write it before the array is computed. The
-    # last index array has one entry per value (csr) or per row of values.
-    _read_shape(r)
-    whole = _read_shape(r)
-    r.unpack("<ii", "the context")
-    dtype = _read_dtype(r)
-    indices = [(_read_dtype(r), _read_shape(r)) for _ in range(num_indices)]
-    values = indices[-1][1] + (whole[1:] if kind == "row_sparse" else ())
-    for part, shape in [(dtype, values), *indices]:
-        r.skip(math.prod(shape) * part.itemsize, f"the values and indices of a {kind} array")
-    return kind
-
-
-def _refuse_sparse(r: _Reader, titles: list[str]) -> NoReturn:
-    raise MXNetError(
-        f"{r.label}: only dense arrays can be read, but found sparse {', '.join(titles)}; "
-        "in MXNet, save x.tostype('default') instead of x"
-    )
 
 
 def _title(i: int, names: Sequence[str]) -> str:

@@ -26,16 +26,14 @@ import numpy as onp
 
 from d2lmini.ndarray import dispatch, indexing
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.np import creation, elementwise, fallback, products, reductions, selection, shapes
-from d2lmini.np.binding import functions_of
-from d2lmini.np.values import as_type, read
+from d2lmini.np import creation, elementwise, fallback, reductions, selection, shapes
+from d2lmini.np.values import as_type, functions_of, read
 from d2lmini.ops.core import Value, registry
-from d2lmini.symbol.symbol import NotImplementedForSymbol
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Traced
 
 #: Every function of `np` by its name.
 FUNCTIONS: dict[str, Callable[..., Any]] = fallback.FUNCTIONS | elementwise.FUNCTIONS
-for _module in (reductions, shapes, creation, selection, products):
+for _module in (reductions, shapes, creation, selection):
     FUNCTIONS |= functions_of(vars(_module))
 
 

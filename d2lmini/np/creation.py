@@ -15,11 +15,10 @@ import numpy as onp
 
 from d2lmini.base import ArgumentTypeError
 from d2lmini.context import current_context
-from d2lmini.ndarray import creation as nd
 from d2lmini.ndarray import exchange
-from d2lmini.np.binding import Array
+from d2lmini.ndarray import functions as nd
 from d2lmini.np.shapes import broadcast_to, reshape, stack
-from d2lmini.np.values import as_type, check_array, fill, full_shape, is_number
+from d2lmini.np.values import Array, as_type, check_array, fill, full_shape, is_number
 from d2lmini.ops.core import Value, as_dtype, registry
 
 

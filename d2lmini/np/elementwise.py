@@ -22,13 +22,13 @@ import numpy as onp
 
 from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import is_float
-from d2lmini.np.binding import functions_of
 from d2lmini.np.values import (
     as_type,
     beside,
     check_array,
     constant,
     fill,
+    functions_of,
     is_array,
     is_number,
     promote,

@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as onp
 
 from d2lmini.np import reductions
-from d2lmini.np.binding import Array, functions_of
 from d2lmini.np.fallback import by_numpy
-from d2lmini.np.values import as_float, is_number
+from d2lmini.np.values import Array, as_float, functions_of, is_number
 from d2lmini.ops.core import normalize_axis, registry
 
 

@@ -21,7 +21,7 @@ from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
 from d2lmini.ops.core import modes, registry
 from d2lmini.ops.random_ops import require
 from d2lmini.ops.random_state import seed as seed
-from d2lmini.symbol import random as sym
+from d2lmini.symbol import functions as sym
 
 
 def _shape_of(size: Any, *parameters: Any) -> tuple[int, ...]:
@@ -45,10 +45,10 @@ def _draw(name: str, size: tuple[int, ...], dtype: Any, ctx: Any, **parameters: 
     draws anew at each run."""
     shape, dtype = size or (1,), dtype or "float32"
     if modes.tracing is not None and modes.tracing.is_np:
-        node = sym.draw(name, parameters, shape, dtype)
+        node = getattr(sym.random, name)(**parameters, shape=shape, dtype=dtype)
         drawn = modes.tracing.kind(node._entries)
     else:
-        drawn = nd.draw(name, parameters, shape, dtype, ctx).as_np_ndarray()
+        drawn = getattr(nd, name)(**parameters, shape=shape, dtype=dtype, ctx=ctx).as_np_ndarray()
     return drawn if size else drop_axes(drawn)
 
 

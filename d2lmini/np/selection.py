@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import numpy as onp
 
-from d2lmini.np.binding import Array
 from d2lmini.np.creation import array
 from d2lmini.np.shapes import broadcast_to, ravel
 from d2lmini.np.values import (
+    Array,
     as_type,
     at_least_1d,
     check_array,

@@ -17,16 +17,8 @@ from math import prod
 
 import numpy as onp
 
-from d2lmini.ndarray import creation
-from d2lmini.np.binding import Array
-from d2lmini.np.values import (
-    check_array,
-    fill,
-    full_shape,
-    is_number,
-    promote,
-    reshape_to,
-)
+from d2lmini.ndarray import functions as nd
+from d2lmini.np.values import Array, check_array, fill, full_shape, is_number, promote, reshape_to
 from d2lmini.ops.chunking import along
 from d2lmini.ops.core import normalize_axis, registry
 
@@ -94,7 +86,7 @@ def broadcast_to(array, shape):
     shape = full_shape(shape)
     if is_number(array):
         dtype = "bool" if isinstance(array, (bool, onp.bool_)) else "float32"
-        return creation.full(shape, array, dtype=dtype).as_np_ndarray()
+        return nd.full(shape, array, dtype=dtype).as_np_ndarray()
     check_array("broadcast_to", array)
     if onp.broadcast_shapes(array.shape, shape) != shape:
         raise ValueError(f"np.broadcast_to: {array.shape} does not broadcast to {shape}")

@@ -1,8 +1,8 @@
 """Every operation, declared once: importing this package fills the registry.
 
 `core` defines what an op is. The families follow in an order in which they can be read; modules
-import the helpers they share (`checks`, `pieces`, `windows`, ...) where they need them. `methods`
-comes last: it derives the methods of values from the ops declared before.
+import the helpers they share (`checks`, `chunking`, `windows`, ...) where they need them. Last,
+`fluent` derives the methods of values from the ops declared before.
 
 >>> from d2lmini.ops.core import registry
 >>> registry["exp"]
@@ -15,12 +15,10 @@ from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
 
 # one element at a time
 from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
-from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end
-from d2lmini.ops import amp_casts  # the casts of mixed precision
+from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end, amp_cast
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import fluent  # operators and functions of values
-from d2lmini.ops import formula  # values on which a formula is computed
 from d2lmini.ops import composed  # ops that are formulas of other ops
 from d2lmini.ops import unary  # exp, log, sin, abs, round, isnan, erf, gamma
 from d2lmini.ops import activation  # relu, sigmoid, clip, Activation, LeakyReLU
@@ -32,10 +30,9 @@ from d2lmini.ops import order  # argmax, argmin, cumsum, sort, argsort, topk
 # the same elements elsewhere
 from d2lmini.ops import places  # where ops that select read, and where gradients are added up
 from d2lmini.ops import shape  # reshape, transpose, expand_dims, broadcast_to, tile, repeat, diag
-from d2lmini.ops import slicing  # slice, slice_axis, slice_like, reverse
+from d2lmini.ops import subscript  # slice, slice_axis, reverse, x[key] and x[key] = value
 from d2lmini.ops import join  # concat, stack, split, pad
 from d2lmini.ops import index  # take, Embedding, pick, one_hot
-from d2lmini.ops import subscript  # x[key] and x[key] = value
 from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse, CTCLoss
 
 # matrices
@@ -57,4 +54,4 @@ from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuff
 from d2lmini.ops import update  # sgd_update, nag_mom_update, adam_update, rmsprop_update
 from d2lmini.ops import update_multi  # one task for all parameters; gradients in 2 bits
 
-from d2lmini.ops import methods  # x.sum(), x.reshape(...)
+fluent.add_methods()  # x.sum(), x.reshape(...)

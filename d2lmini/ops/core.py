@@ -36,6 +36,7 @@ Cost(flops=78.0, nbytes=48.0)
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -45,17 +46,16 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import ArgumentTypeError, MXNetError
-from d2lmini.ops.attributes import DTYPES as DTYPES
-from d2lmini.ops.attributes import Axes as Axes
-from d2lmini.ops.attributes import Bounds as Bounds
-from d2lmini.ops.attributes import DType as DType
-from d2lmini.ops.attributes import Number as Number
-from d2lmini.ops.attributes import Shape as Shape
-from d2lmini.ops.attributes import as_dtype as as_dtype
-from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
-from d2lmini.ops.signature import PythonSignature, signature_of
+from d2lmini.ops.signature import DTYPES as DTYPES
+from d2lmini.ops.signature import Axes as Axes
+from d2lmini.ops.signature import Bounds as Bounds
+from d2lmini.ops.signature import DType as DType
+from d2lmini.ops.signature import Number as Number
+from d2lmini.ops.signature import PythonSignature, converter_of, signature_of
+from d2lmini.ops.signature import Shape as Shape
+from d2lmini.ops.signature import as_dtype as as_dtype
 from d2lmini.ops.spec import Cost as Cost
 from d2lmini.ops.spec import Spec as Spec
 from d2lmini.ops.spec import new_number
@@ -144,19 +144,9 @@ Y = -1
 ASSIGNING = frozenset({"_assign", "_copyto", "_full"})
 
 
-class _Each:
-    """The same for every input."""
-
-    def __init__(self, value: Any):
-        self.value = value
-
-    def __getitem__(self, position: int) -> Any:
-        return self.value
-
-
 #: Defaults of `needs` and `places`: each input needs its gradient, which has no destination.
-ALL: Any = _Each(True)
-NOWHERE: Any = _Each(None)
+ALL: Any = defaultdict(lambda: True)
+NOWHERE: Any = defaultdict(lambda: None)
 
 
 class Op(Facts):
@@ -356,18 +346,7 @@ class Op(Facts):
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         attrs: Any = self.defaults
         if kwargs or len(args) != self.arity or self.required:
-            attrs = None
-            if kwargs and len(args) == self.arity:
-                if len(args) > self.n_required and args[-1] is None:
-                    args = args[:-1]
-                try:
-                    attrs = self.bound(**kwargs)
-                except (TypeError, MXNetError):  # not hashable, or wrong: `bind` reports it
-                    attrs = None
-                for x in args:
-                    attrs = None if x is None else attrs
-            if attrs is None:
-                args, attrs = self.bind(args, kwargs)
+            args, attrs = self.bind(args, kwargs)
         if args and isinstance(args[0], Value):  # `invoke` inlined: saves a call per operation
             return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
@@ -380,6 +359,16 @@ class Op(Facts):
         attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
+        if kwargs and len(args) == self.arity > 0:  # the most frequent call
+            given = args[:-1] if args[-1] is None and self.arity > self.n_required else args
+            for x in given:
+                if x is None:
+                    break
+            else:
+                try:
+                    return given, self.bound(**kwargs)
+                except (TypeError, MXNetError):  # not hashable, or wrong: reported below
+                    pass
         inputs, extra = self.sort_inputs(args, kwargs)
         if not self.variadic:
             for name, value in zip(self.input_names[: self.n_required], inputs):

@@ -17,16 +17,41 @@ Most ops state no facts: the defaults below follow from the name and the rest of
 >>> from d2lmini.ops.core import registry
 >>> registry["BatchNorm"].output_names, registry["split"].mxnet_name, registry["erf"].onnx
 (('output', 'mean', 'var'), 'SliceChannel', 'Erf')
+
+Shapes in a graph may be known in part: None is an unknown shape, 0 an unknown size.
+
+>>> merged((0, 10), (32, 0)), is_known((32, 0))
+((32, 10), False)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 from d2lmini.base.dtypes import CHAR
-from d2lmini.ops.partial import Partial
+
+Partial = tuple[int, ...] | None
+
+
+class Conflict(Exception):
+    """Two known facts about a shape contradict each other."""
+
+
+def merged(a: Partial, b: Partial) -> Partial:
+    """Combine two partial shapes; Conflict if they contradict each other."""
+    if a is None or b is None or a == b:
+        return b if a is None else a
+    if len(a) != len(b) or any(m != n and m and n for m, n in zip(a, b)):
+        raise Conflict(f"expected {b}, got {a}")
+    return tuple([m or n for m, n in zip(a, b)])
+
+
+def is_known(shape: Partial) -> bool:
+    """True if all sizes are known."""
+    return shape is not None and 0 not in shape
+
 
 Inputs = dict[str, Partial]
 
@@ -51,9 +76,6 @@ class Facts:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
     same_shape        the inputs with the shape of the output, by name; True: all of them
     broadcasts        takes two arrays, of which one may be broadcast
-    counted_inputs    attributes -> names of the inputs of a variadic op, where an attribute counts
-                      them
-    symbolic          Symbols have this op; MXNet refuses some updates there
     optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
@@ -100,7 +122,6 @@ class Facts:
     initial: Mapping[str, tuple[str, dict[str, Any]]] = {}
     auxiliary: tuple[str, ...] | None = None
     output_names: tuple[str, ...] = ()
-    counted_inputs: Callable[[dict[str, Any]], Sequence[str]] | None = None
     free_dtypes: tuple[str, ...] = ()
     mixed_dtypes: bool = False
     presumed_dtypes: Mapping[str, str | None] = {}
@@ -148,11 +169,6 @@ class Facts:
             return () if self.free_dtypes else range(n)
         names = self.input_names[:n]
         return tuple([i for i, name in enumerate(names) if name not in self.free_dtypes])
-
-    @cached_property
-    def symbolic(self) -> bool:
-        """Derived from the name: MXNet has Symbols of the updates of many weights alone."""
-        return self.variadic or "update" not in self.name
 
     @cached_property
     def in_mxnet(self) -> bool:

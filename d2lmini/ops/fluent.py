@@ -11,24 +11,34 @@
 >>> nd.power(2, 10)
 1024
 
-`NDArray` and `Symbol` inherit the operators from `Fluent`, and the methods (`methods.py`). The
-operands decide which op an operator or a function calls: `family.broadcast` for two values,
-`family.scalar` for a value and a number, `family.reflected` for a number and a value (see
+`NDArray` and `Symbol` inherit the operators from `Fluent`, and the methods: `x.sum()` calls the op
+`sum`. The operands decide which op an operator or a function calls: `family.broadcast` for two
+values, `family.scalar` for a value and a number, `family.reflected` for a number and a value (see
 `elementwise.py`).
+
+Pictures show an op by what a program writes to call it. Errors, traces and printed tables keep the
+op's own name, which programs compare with:
+
+>>> [shown_name(name) for name in ("broadcast_mul", "_plus_scalar", "_rminus_scalar", "dot")]
+['*', '+', '-', 'dot']
+>>> [shown_name(name) for name in ("_ones", "_random_uniform", "CopyGPU2CPU")]
+['nd.ones', 'nd.random.uniform', 'CopyGPU2CPU']
+>>> shown_with_number("_plus_scalar", "1"), shown_with_number("_rminus_scalar", "2.0")
+('+ 1', '2 -')
 """
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from d2lmini.ops import binary  # noqa: F401  (it declares the families)
-from d2lmini.ops.core import Op, Spec, Value, invoke, registry
+from d2lmini.ops.core import Spec, Value, as_dtype, invoke, registry
 from d2lmini.ops.elementwise import FAMILIES, Family
-from d2lmini.ops.signature import named
+from d2lmini.ops.signature import named, text_of
 
 NUMBERS = (int, float, bool, np.number, np.bool_, numbers.Number)
 
@@ -82,9 +92,32 @@ class Typed:
         """Storage type: always 'default' (dense)."""
         return "default"
 
+    @property
+    def T(self) -> Any:
+        """The value with reversed axes (a copy)."""
+        return self if self.ndim < 2 else registry["transpose"](self)
 
-def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) -> Callable:
-    """A method for `self OP other`: the op on two values or on a value and a number."""
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            raise TypeError("len() of an array without axes")
+        return self._spec.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))  # type: ignore[index]
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        """A copy converted to `dtype`; the value itself if it has that dtype and not `copy`."""
+        dtype = as_dtype(dtype, "float32")
+        if not copy and dtype == self._spec.dtype:
+            return self
+        return invoke(registry["Cast"], (self,), {"dtype": dtype}, None)
+
+
+def _operator(symbol: str, family: Family, reverse: bool = False) -> Callable:
+    """A method for `self OP other`: the function of the family, or, for the most frequent operands,
+    its op at once."""
+    function, pair_op = function_of(symbol, family), family.broadcast
+    scalar_op = family.reflected if reverse else family.scalar
 
     def method(self: Any, other: Any) -> Any:
         kind = type(other)
@@ -93,12 +126,7 @@ def _operator(symbol: str, pair_op: Op, scalar_op: Op, reverse: bool = False) ->
         if isinstance(other, Value):
             pair_of = (other, self) if reverse else (self, other)
             return pair_of[0]._apply(pair_op, pair_of, pair_op.defaults)
-        if isinstance(other, NUMBERS):
-            return invoke(scalar_op, (self,), {"scalar": other}, None)
-        raise TypeError(
-            f"{symbol}: expected an NDArray or a number beside an NDArray, got "
-            f"{type(other).__name__}; make an NDArray of it with nd.array(...)"
-        )
+        return function(other, self) if reverse else function(self, other)
 
     return method
 
@@ -162,12 +190,65 @@ def _add_operators(cls: type) -> None:
     for family in FAMILIES.values():
         if not family.operator:
             continue
-        (symbol, name), pair, scalar = family.operator.split(), family.broadcast, family.scalar
-        setattr(cls, f"__{name}__", _operator(symbol, pair, scalar))
+        symbol, name = family.operator.split()
+        setattr(cls, f"__{name}__", _operator(symbol, family))
         if not family.truth:
-            setattr(cls, f"__r{name}__", _operator(symbol, pair, family.reflected, reverse=True))
+            setattr(cls, f"__r{name}__", _operator(symbol, family, reverse=True))
             if name != "pow":  # as in MXNet, x **= 2 makes a new array
                 setattr(cls, f"__i{name}__", _in_place(function_of(symbol + "=", family)))
 
 
 _add_operators(Fluent)
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+#: The ops that are also methods, as in MXNet.
+METHODS = """
+    abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmin argsort
+    broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space
+    diag exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nansum
+    norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
+    round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis softmax
+    softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk
+    transpose trunc zeros_like
+""".split()
+
+
+def _method(name: str) -> Callable:
+    op = registry[name]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return op(self, *args, **kwargs)
+
+    doc = f"`{op.usage}` of this array.\n\n{text_of(op)}"
+    return named(method, "d2lmini.ops.fluent", f"Fluent.{name}", doc)
+
+
+def add_methods() -> None:
+    """Give values their methods, when all ops are declared."""
+    for name in METHODS:
+        setattr(Fluent, name, _method(name))
+
+
+# -- names in pictures -----------------------------------------------------------------------------
+
+
+def shown_name(name: str) -> str:
+    """An operator's sign, the function that makes an array, or the name itself."""
+    op = registry.get(name)
+    if op is not None and op.family is not None and op.family.operator:
+        return op.family.operator.split()[0]  # type: ignore[no-any-return]
+    if op is None or not name.startswith("_") or op.arity or op.variadic:
+        return name
+    return "nd." + name[1:].replace("random_", "random.", 1)
+
+
+def shown_with_number(name: str, number: str) -> str:
+    """The operator of an op on an array and a number, with the number on its side of the sign; ""
+    if the op has no sign."""
+    sign = shown_name(name)
+    if sign == name:
+        return ""
+    parts = [sign, f"{float(number):g}"]
+    return " ".join(reversed(parts) if name.startswith("_r") else parts)

@@ -30,10 +30,10 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shape
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, with_axis
-from d2lmini.ops.slicing import slice_
+from d2lmini.ops.signature import converter_of
+from d2lmini.ops.subscript import slice_
 
 # -- joining ---------------------------------------------------------------------------------------
 

@@ -33,8 +33,7 @@ from d2lmini.base.dtypes import is_half
 from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry
-from d2lmini.ops.facts import Inputs
-from d2lmini.ops.partial import Partial
+from d2lmini.ops.facts import Inputs, Partial
 from d2lmini.ops.reduce import reshape_to
 
 block_grad = registry["BlockGrad"]

@@ -47,7 +47,7 @@ from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.places import adjoint, integers
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
-from d2lmini.ops.slicing import reverse
+from d2lmini.ops.subscript import reverse
 
 
 def _lines(shape: Shape, axis: int | None) -> tuple[Shape, int]:

@@ -33,8 +33,8 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, op
+from d2lmini.ops.facts import Conflict
 from d2lmini.ops.join import concat
-from d2lmini.ops.partial import Conflict
 from d2lmini.ops.random_ops import standard_uniform
 from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
 

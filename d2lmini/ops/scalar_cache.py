@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base.dtypes import CHAR
-from d2lmini.ops.attributes import Shape
+from d2lmini.ops.signature import Shape
 
 
 def convert(number: Any, dtype: np.dtype) -> np.ndarray:

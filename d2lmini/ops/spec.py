@@ -17,8 +17,8 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
-from d2lmini.ops.attributes import Shape
 from d2lmini.ops.scalar_cache import Numbers, fit
+from d2lmini.ops.signature import Shape
 
 #: A unique number for each Spec and each cached set of attributes: the key under which a call finds
 #: the plan of an equal earlier call.

@@ -1,5 +1,23 @@
-"""The ops behind `x[key]` and `x[key] = value`, with `key` in a canonical, hashable form.
+"""Parts of arrays: slice, slice_axis, reverse, and the ops behind `x[key]` and `x[key] = value`.
 
+>>> from d2lmini import nd
+>>> x = nd.arange(12).reshape(3, 4)
+>>> nd.slice(x, begin=(0, 1), end=(2, 4))
+<BLANKLINE>
+[[1. 2. 3.]
+ [5. 6. 7.]]
+<NDArray 2x3 @cpu(0)>
+>>> nd.slice_axis(x, axis=1, begin=-1, end=None)
+<BLANKLINE>
+[[ 3.]
+ [ 7.]
+ [11.]]
+<NDArray 3x1 @cpu(0)>
+
+The ops copy; `x[1:3]` is a view where possible. The gradient of a part is g padded with zeros
+(`_unslice`).
+
+The ops behind `x[key]` and `x[key] = value` take `key` in a canonical, hashable form.
 `ndarray/indexing.py` converts what a user writes between brackets to a tuple that covers every axis
 of x in order. The items of the tuple are
 
@@ -7,7 +25,6 @@ of x in order. The items of the tuple are
     (0, 6, 2)         a slice: start, stop, step as in range(); stop is None for "past the front"
     None              a new axis of size 1
     ("at", (3, 1))    positions from an index array of shape (3, 1)
-    ("mask", 1)       a mask of no axis: True, or False for 0
     ...               no axis, but separates the index arrays around it, as in NumPy
 
 with all numbers counted from the front. The key contains slices; the numbers of all index arrays
@@ -22,17 +39,103 @@ are one more input, concatenated, so they need not be computed yet:
 
 from __future__ import annotations
 
+import builtins
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.core import DType, Shape, Spec, op, registry
-from d2lmini.ops.index import take
+from d2lmini.ops import chunking
+from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
 from d2lmini.ops.places import adjoint, coordinate, flatten_places, integers, scatter, scatter_add
 from d2lmini.ops.reduce import sum_to
-from d2lmini.ops.shape import expand_dims, reshape, squeeze
+from d2lmini.ops.shape import expand_dims, squeeze
+
+# -- slice -----------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _key(shape: Shape, begin: Bounds, end: Bounds, step: Bounds) -> tuple[builtins.slice, ...]:
+    step = step or (None,) * len(begin)
+    if not len(begin) == len(end) == len(step):
+        raise MXNetError(f"begin={begin}, end={end} and step={step} must have the same length")
+    if len(begin) > len(shape):
+        raise MXNetError(f"begin={begin} names {len(begin)} axes, but data is {shape}")
+    if 0 in step:
+        raise MXNetError(f"step={step} contains 0; a step must not be 0")
+    return tuple(map(builtins.slice, begin, end, step))
+
+
+@op_of_view("slice", aliases=["crop"])
+def slice_(xp, data, *, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
+    """data[b0:e0:s0, b1:e1:s1, ...] with Python's rules: None, negative numbers and steps.
+
+    Bounds outside are clipped to the array. Axes without bounds are kept whole. dtype kept.
+    MXNetError at the call for lengths that differ, too many axes, or a step of 0.
+    """
+    return chunking.place_view(xp, data[_key(data.shape, begin, end, step)], out)
+
+
+@adjoint(slice_, "_unslice", flops=0)
+def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
+    """Zeros of `shape` with `data` at the elements that `slice` reads."""
+    if out is None:
+        out = xp.zeros(shape, data.dtype)
+    else:
+        out.fill(0)
+    chunking.copy(xp, data, out[_key(shape, begin, end, step)])
+    return out
+
+
+@lru_cache(maxsize=1024)
+def _along_axis(shape: Shape, axis: int, begin: int, end: int | None) -> dict[str, Bounds]:
+    """`slice_axis` in terms of `slice`."""
+    axis = normalize_axis(axis, len(shape))
+    size = shape[axis]
+    first = begin + size if begin < 0 else begin
+    last = size if end is None else end + size if end < 0 else end
+    if not 0 <= first <= last <= size:
+        raise MXNetError(
+            f"begin={begin}, end={end} do not fit axis {axis} of {shape}, of size {size}"
+        )
+    return {"begin": (None,) * axis + (begin,), "end": (None,) * axis + (end,)}
+
+
+@op_of_view(always_written=("end",))
+def slice_axis(xp, data, *, axis: int, begin: int, end: int | None = None, out=None):
+    """data[..., begin:end, ...] along one axis.
+
+    Negative bounds count from the end; None is the end. dtype kept. MXNetError at the call for
+    bounds outside (an empty part is allowed, unlike in MXNet).
+
+    >>> nd.slice_axis(nd.array([1, 2, 3, 4]), axis=0, begin=1, end=-1).asnumpy().tolist()
+    [2.0, 3.0]
+    """
+    return slice_.compute(xp, data, **_along_axis(data.shape, axis, begin, end), out=out)
+
+
+@slice_axis.gradient(saves="data.shape")
+def _(g, shape, *, axis, begin, end):
+    return unslice(g, shape=shape, **_along_axis(shape, axis, begin, end))
+
+
+# -- reverse ---------------------------------------------------------------------------------------
+
+
+@op_of_view(aliases=["flip"], same_shape=True)
+def reverse(xp, data, *, axis: Shape, out=None):
+    """Reverse the elements along each axis of `axis` (an int or a tuple); shape and dtype kept."""
+    return chunking.place_view(xp, xp.flip(data, axis), out)
+
+
+@reverse.gradient()
+def _(g, *, axis):
+    return reverse(g, axis=axis)
+
+
+# -- x[key] ----------------------------------------------------------------------------------------
 
 Key = tuple[Any, ...]
 
@@ -43,10 +146,8 @@ def is_at(item: Any) -> bool:
 
 
 def _places(item: Any) -> Any:
-    """The shape of an index array, (1,) or (0,) for a mask of no axis; None for any other item."""
-    if type(item) is not tuple or item[0] not in ("at", "mask"):
-        return None
-    return item[1] if item[0] == "at" else (item[1],)
+    """The shape of an index array; None for any other item."""
+    return item[1] if is_at(item) else None
 
 
 def count(item: tuple) -> int:
@@ -97,8 +198,6 @@ def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
             size = prod(item[1])
             where.append(indices[taken : taken + size].reshape(item[1]))
             taken += size
-        elif item[0] == "mask":
-            where.append(bool(item[1]))
         else:
             where.append(slice(*item))
     return tuple(where)
@@ -133,22 +232,13 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
 @_getitem.written_in_mxnet
 def _(data, indices=None, *, key):
     """A slice for numbers and slices, then removal and insertion of axes."""
+    if indices is not None:
+        raise MXNetError(f"MXNet's files have no x[{key}] by arrays; use take or pick")
     axes = [item for item in key if item is not None and item is not ...]
-    arrays = [axis for axis, item in enumerate(axes) if _places(item) is not None]
-    numbers = any(type(item) is int for item in axes)
-    if len(arrays) > 1 or (arrays and (numbers or not is_at(axes[arrays[0]]))):
-        raise MXNetError(
-            f"x[{key}] by several arrays, or by True or False, has no counterpart in MXNet's "
-            "files; use take or pick"
-        )
-    bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
+    bounds = [_bounds(item) for item in axes]
     begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())
     y = registry["slice"](data, begin=begin, end=end, step=step)
-    if arrays:
-        axis = arrays[0]
-        places = reshape(indices, shape=axes[axis][1] or (1,))
-        y = take(y, places, axis=axis, mode="wrap")  # -1 is the last
-    gone = [axis for axis, item in enumerate(axes) if type(item) is int or item == ("at", ())]
+    gone = [axis for axis, item in enumerate(axes) if type(item) is int]
     if gone and len(gone) == len(axes):  # a single element, of which squeeze would leave an axis
         return registry["_np_reshape"](y, newshape=(1,) * key.count(None))
     if gone:

@@ -27,13 +27,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
 class NotTraceable(LookupError):
     """An op is not an elementwise formula, or its formula has no form in the target language."""
 
 
-class Proxy:
+class Proxy(NDArrayOperatorsMixin):
     """One element of an array, represented by the expression that computes the element. A write in
     place replaces the expression.
 
@@ -43,7 +44,7 @@ class Proxy:
     """
 
     __slots__ = ("body", "dtype", "expr", "xp")
-    __array_ufunc__ = None  # so that NumPy's scalars leave operators to this class
+    __hash__ = object.__hash__
     shape: tuple[int, ...] = ()
     ndim = 0
     size = 1
@@ -53,6 +54,10 @@ class Proxy:
         self.expr = expr
         self.dtype = dtype
         self.body = body
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
+        """Operators come here, and NumPy's scalars beside a proxy."""
+        return getattr(self.xp, ufunc.__name__)(*args, **options)
 
     def astype(self, dtype: Any, copy: bool = True, **_casting: Any) -> Proxy:
         """The value in another dtype."""
@@ -218,36 +223,6 @@ def _loop(ufunc: np.ufunc, given: tuple[Any, ...], dtype: Any) -> tuple[np.dtype
 def _sample(value: Any) -> Any:
     """A value for `np.result_type`: an empty array stands for a proxy."""
     return np.empty((), value.dtype) if isinstance(value, Proxy) else value
-
-
-def _add_operator(symbol: str, ufunc: str, prefixes: Sequence[str]) -> None:
-    """Define an operator of `Proxy`: x + y or -x; with the prefix "r" y + x, with "i" x += y."""
-
-    def forward(self: Proxy, *others: Any) -> Any:
-        return getattr(self.xp, ufunc)(self, *others)
-
-    def backward(self: Proxy, other: Any) -> Any:
-        return getattr(self.xp, ufunc)(other, self)
-
-    def in_place(self: Proxy, other: Any) -> Any:
-        return getattr(self.xp, ufunc)(self, other, out=self)
-
-    for prefix, method in zip(prefixes, (forward, backward, in_place)):
-        setattr(Proxy, f"__{prefix}{symbol}__", method)
-
-
-for _symbol, _ufunc in {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
-    "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}.items():  # fmt: skip
-    _add_operator(_symbol, _ufunc, ["", "r", "i"])
-
-for _symbol, _ufunc in {
-    "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal", "lt": "less",
-    "le": "less_equal", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
-}.items():  # fmt: skip
-    _add_operator(_symbol, _ufunc, [""])
 
 
 def trace(

@@ -216,14 +216,10 @@ def _float32(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
     return [np.dtype("float32")]
 
 
-def _array_names(attrs: dict[str, Any]) -> list[str]:
-    return [f"array_{i}" for i in range(attrs["num_arrays"])]
-
-
 @refuse_gradient
 @op(
     infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data), output_dtypes=_float32,
-    always_written=("num_arrays",), counted_inputs=_array_names,
+    always_written=("num_arrays",),
 )  # fmt: skip
 def multi_sum_sq(xp, *data, num_arrays: int):
     """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
@@ -251,7 +247,7 @@ def multi_sum_sq(xp, *data, num_arrays: int):
 
 @refuse_gradient
 @op(
-    infer=_one, flops=_reads_all, reads_out=True, counted_inputs=_array_names,
+    infer=_one, flops=_reads_all, reads_out=True,
     output_dtypes=_float32, free_dtypes=("data",),
 )  # fmt: skip
 def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):

@@ -14,9 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import cos, pi
-from typing import Any
-
-from d2lmini.base.families import with_parameters_of
 
 
 class LRScheduler:
@@ -61,11 +58,11 @@ class FactorScheduler(LRScheduler):
     `base_lr` decreases during the schedule and is never reset. ValueError for a step below 1 or a
     factor above 1."""
 
-    @with_parameters_of(LRScheduler.__init__)
     def __init__(
-        self, step: int, factor: float = 1, stop_factor_lr: float = 1e-8, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
+        self, step: int, factor: float = 1, stop_factor_lr: float = 1e-8, base_lr: float = 0.01,
+        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
+    ):  # fmt: skip
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if step < 1:
             raise ValueError("Schedule step must be greater or equal than 1 round")
         if factor > 1.0:
@@ -90,9 +87,11 @@ class MultiFactorScheduler(LRScheduler):
     ValueError unless `step` is an increasing list of numbers >= 1, and `factor` is at most 1.
     """
 
-    @with_parameters_of(LRScheduler.__init__)
-    def __init__(self, step: Sequence[int], factor: float = 1, **kwargs: Any):
-        super().__init__(**kwargs)
+    def __init__(
+        self, step: Sequence[int], factor: float = 1, base_lr: float = 0.01,
+        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
+    ):  # fmt: skip
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         assert isinstance(step, list) and len(step) >= 1, "step is a list of numbers of updates"
         for before, after in pairwise(step):
             if after <= before:
@@ -119,11 +118,11 @@ class MultiFactorScheduler(LRScheduler):
 class _Falling(LRScheduler):
     """Decreases from base_lr to `final_lr` in `max_update` updates, warm-up included."""
 
-    @with_parameters_of(LRScheduler.__init__)
     def __init__(
-        self, max_update: int, base_lr: float = 0.01, final_lr: float = 0, **kwargs: Any
-    ) -> None:
-        super().__init__(base_lr, **kwargs)
+        self, max_update: int, base_lr: float = 0.01, final_lr: float = 0,
+        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
+    ):  # fmt: skip
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         assert isinstance(max_update, int), "max_update is a number of updates: an int"
         if max_update < 1:
             raise ValueError("maximum number of updates must be strictly positive")
@@ -148,9 +147,11 @@ class _Falling(LRScheduler):
 class PolyScheduler(_Falling):
     """final_lr + (base_lr - final_lr) * (1 - n / max_update)^pwr, after n updates."""
 
-    @with_parameters_of(_Falling.__init__)
-    def __init__(self, max_update: int, base_lr: float = 0.01, pwr: float = 2, **kwargs: Any):
-        super().__init__(max_update, base_lr, **kwargs)
+    def __init__(
+        self, max_update: int, base_lr: float = 0.01, pwr: float = 2, final_lr: float = 0,
+        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
+    ):  # fmt: skip
+        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         self.power = pwr
 
     def shape(self, done: float) -> float:

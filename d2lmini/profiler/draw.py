@@ -38,7 +38,7 @@ from d2lmini.draw.picture import Drawing, Picture
 from d2lmini.draw.svg import FILLED, Box, Look, diagram, page, shorten
 from d2lmini.draw.timeline import STYLES, Span, timeline
 from d2lmini.engine.order import drop_implied, edges_of
-from d2lmini.ops.shown import shown_name
+from d2lmini.ops.fluent import shown_name
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:

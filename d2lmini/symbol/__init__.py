@@ -17,14 +17,12 @@ from typing import Any
 
 from d2lmini.base import loaders, missing_attribute
 from d2lmini.ops.core import registry
-from d2lmini.symbol.compose import variable
+from d2lmini.symbol.functions import Namespace, public_functions, random, variable
 from d2lmini.symbol.json_format import load, load_json, save
-from d2lmini.symbol.namespaces import Namespace, public_functions
 from d2lmini.symbol.naming import AttrScope, NameManager, Prefix
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
-from d2lmini.symbol import evaluate, infer, picture, random  # isort: skip
+from d2lmini.symbol import evaluate, infer, picture  # isort: skip
 
 __all__ = [
     "AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",

@@ -66,10 +66,7 @@ def evaluate(
 
 
 def call_node(
-    node: Node,
-    inputs: Sequence[NDArray | None],
-    ctx: Context | None,
-    keys: Sequence[Any] = (),
+    node: Node, inputs: Sequence[NDArray | None], ctx: Context | None, keys: Sequence[Any] = ()
 ) -> list[NDArray]:
     """The outputs of one node for these arrays. keys: of the trace that the node is from, if the
     node is to draw with one of them."""

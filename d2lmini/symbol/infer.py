@@ -29,11 +29,11 @@ from d2lmini.base import MXNetError, callsite
 from d2lmini.base.dtypes import dtype_of, is_half
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ndarray.plan import infer
-from d2lmini.ops.attributes import as_dtype, converter_of
 from d2lmini.ops.core import as_specs
-from d2lmini.ops.partial import Conflict, Partial, is_known, merged
+from d2lmini.ops.facts import Conflict, Partial, is_known, merged
+from d2lmini.ops.signature import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol import lists
+from d2lmini.symbol import naming
 from d2lmini.symbol.symbol import Symbol, lacks_shape
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits; and
@@ -79,10 +79,6 @@ def _names(node: Node) -> Sequence[str]:
 
 
 # -- shapes ----------------------------------------------------------------------------------------
-
-
-class Sure(tuple):
-    """The shape of an output that follows from known inputs: a 0 is the size, not an unknown."""
 
 
 def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
@@ -137,8 +133,7 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(map(is_known, shapes)):
-        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
-        return list(map(kind, _infer_with(node, shapes, 0)))
+        return _infer_with(node, shapes, 0)
     found = []
     for size in TRIES:
         with suppress(MXNetError):  # it may be due to the substituted size
@@ -182,7 +177,7 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
                     "give its shape without 0"
                 )
             given[node] = node.replace(attrs={**node.attrs, "shape": shape}), 0
-    return lists.substitute(entries, given) if given else entries
+    return naming.substitute(entries, given) if given else entries
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
@@ -254,7 +249,7 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    given = list(zip(lists.variables(symbol._entries)[0], args))
+    given = list(zip(naming.variables(symbol._entries)[0], args))
     if not args:
         variables = variables_of(symbol._entries)
         names = {node.name for node in variables}
@@ -269,7 +264,7 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
 
 def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], ...]:
     """The found values of arguments, outputs and auxiliary states."""
-    arguments, states = lists.variables(symbol._entries)
+    arguments, states = naming.variables(symbol._entries)
     heads = [(node, 0) for node in arguments], symbol._entries, [(node, 0) for node in states]
     return tuple([found.get(entry) for entry in entries] for entries in heads)
 
@@ -311,7 +306,7 @@ def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     MXNetError for an unknown name and for contradicting shapes, with the node and its line.
     """
     results = _shapes(self, args, kwargs)
-    results = _or_warn(self, results, lambda s: is_known(s) or isinstance(s, Sure), "shape")
+    results = _or_warn(self, results, is_known, "shape")
     return tuple([part and [tuple(s) for s in part] for part in results])
 
 

@@ -47,8 +47,8 @@ from d2lmini.device import files
 from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.fluent import Fluent
-from d2lmini.symbol.lists import attribute_texts
-from d2lmini.symbol.naming import HIDDEN, check_labels, decode_label, encode_label, text_of
+from d2lmini.symbol import naming
+from d2lmini.symbol.naming import check_labels, decode_label, text_of
 from d2lmini.symbol.symbol import Symbol
 
 #: The version of MXNet with this format: 1.9.1.
@@ -61,14 +61,10 @@ def save(symbol: Symbol, fname: str | PathLike[str], remove_amp_cast: bool = Tru
 
 
 def load(fname: str | PathLike[str]) -> Symbol:
-    """The Symbol in a file; OSError if the file cannot be read, MXNetError if it is not text, other
-    errors as for `load_json`."""
-    with open(fspath(fname), encoding="utf-8") as file:  # open(3) would read a file descriptor
-        try:
-            text = file.read()
-        except UnicodeDecodeError as problem:
-            raise MXNetError(f"load: {fspath(fname)!r} is not JSON but bytes: {problem}") from None
-    return _read(text, f"load: {fspath(fname)!r}")
+    """The Symbol in a file; OSError if the file cannot be read, else errors as for `load_json`."""
+    path = fspath(fname)  # open(3) would read a file descriptor
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return _read(file.read(), f"load: {path!r}")
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -92,7 +88,7 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
         record: dict[str, Any] = {
             "op": "null" if node.op is None else node.op.mxnet_name,
             "name": node.name,
-            "attrs": {**attribute_texts(node, always), **_labels(node)},
+            "attrs": {**naming.attribute_texts(node, always), **_labels(node)},
             "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
         }
         if not record["attrs"]:
@@ -112,7 +108,7 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
 
 def _labels(node: Node) -> dict[str, str]:
     on_op = node.op is not None
-    return {encode_label(k, on_op): text_of(v) for k, v in sorted(node.labels.items())}
+    return {naming.encode_label(k, on_op): text_of(v) for k, v in sorted(node.labels.items())}
 
 
 def _outputs_in_mxnet(node: Node) -> int:
@@ -218,7 +214,7 @@ def _node(row: Any, nodes: Sequence[Node]) -> Node:
 
 
 def _is_label(key: str) -> bool:
-    return key.startswith("__") or key.endswith(HIDDEN)
+    return key.startswith("__") or key.endswith(naming.HIDDEN)
 
 
 def _in_our_words(op: Op, words: dict[str, str]) -> dict[str, Any]:

@@ -22,6 +22,19 @@ is refused. After `mxnet.symbol.Symbol`.
 >>> if a > 0: ...
 Traceback (most recent call last):
 d2lmini.symbol.symbol.NotImplementedForSymbol: bool is not implemented for Symbol and only ...
+
+Plain `forward` methods and gradient rules work on `Traced` values, Symbols of a typed graph:
+
+>>> from d2lmini.ops.core import Spec
+>>> x = Traced(((Node(None, "x", specs=(Spec((4, 3), "float32"),)), 0),))
+>>> x[1:3].shape, x[:, None, 0].shape, x[..., ::2].shape
+((2, 3), (4, 1), (4, 2))
+>>> [row.shape for row in x]
+[(3,), (3,), (3,), (3,)]
+
+`x[key]` is one node, with the same rules as for arrays: numbers, slices, None and `...` are
+attributes of the node. A list or NumPy array of integers becomes a constant input, so it is allowed
+only where arrays are: in a compiled `forward`.
 """
 
 from __future__ import annotations
@@ -34,14 +47,14 @@ import numpy as np
 
 from d2lmini import addons
 from d2lmini.base import MXNetError, callsite, explain_left_out
-from d2lmini.context import Context
+from d2lmini.context import Context, current_context
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
+from d2lmini.ndarray.indexing import is_whole, parse, select
 from d2lmini.ndarray.plan import plan_of
-from d2lmini.ops.core import Op, Value, invoke, modes, registry
-from d2lmini.ops.fluent import Fluent
-from d2lmini.symbol import lists
-from d2lmini.symbol.lists import output_name
-from d2lmini.symbol.naming import AttrScope, NameManager, labels_of, operator_hint
+from d2lmini.ops.core import Op, Spec, Value, invoke, modes, registry
+from d2lmini.ops.fluent import Fluent, Typed
+from d2lmini.symbol import naming
+from d2lmini.symbol.naming import AttrScope, NameManager, labels_of, operator_hint, output_name
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
@@ -126,11 +139,11 @@ class Symbol(Fluent):
     def list_arguments(self) -> list[str]:
         """Names of the variables except auxiliary states, in depth-first order: left inputs
         first."""
-        return [node.name for node in lists.variables(self._entries)[0]]
+        return [node.name for node in naming.variables(self._entries)[0]]
 
     def list_auxiliary_states(self) -> list[str]:
         """Names of the variables that ops mutate: BatchNorm's moving mean and variance."""
-        return [node.name for node in lists.variables(self._entries)[1]]
+        return [node.name for node in naming.variables(self._entries)[1]]
 
     def list_inputs(self) -> list[str]:
         """Names of all variables."""
@@ -167,7 +180,7 @@ class Symbol(Fluent):
             if key not in names:
                 raise MXNetError(f"there is no variable {key!r} in {self!r}; it has {names}")
         entries = {node: given[node.name]._entry for node in variables if node.name in given}
-        return type(self)(lists.substitute(self._entries, entries, name))
+        return type(self)(naming.substitute(self._entries, entries, name))
 
     # -- attributes --------------------------------------------------------------------------------
 
@@ -175,15 +188,15 @@ class Symbol(Fluent):
         """The attribute or label `key` of the first node as a string, for 'name' its name; None if
         absent."""
         node = self._entries[0][0]
-        return node.name if key == "name" else lists.attributes(node).get(key)
+        return node.name if key == "name" else naming.attributes(node).get(key)
 
     def list_attr(self) -> dict[str, str]:
         """All attributes and labels of the first node."""
-        return lists.attributes(self._entries[0][0])
+        return naming.attributes(self._entries[0][0])
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
         """Attributes and labels of all nodes that have any, by node name."""
-        found = {n.name: lists.attributes(n) for n in topological(self._entries)}
+        found = {n.name: naming.attributes(n) for n in topological(self._entries)}
         return {name: attributes for name, attributes in found.items() if attributes}
 
     def _set_attr(self, **labels: str) -> None:
@@ -361,3 +374,53 @@ def _is_typed(x: Any) -> bool:
 def lacks_shape(op: Op, attrs: dict[str, Any]) -> bool:
     """Whether a call draws random numbers without a shape: what uses them determines it."""
     return op.random and op.arity == 0 and not attrs["shape"]
+
+
+# -- values of typed graphs ------------------------------------------------------------------------
+
+
+class Traced(Typed, Symbol):
+    """A Symbol of a typed graph that works like an array without contents."""
+
+    __slots__ = ()
+
+    @property
+    def _spec(self) -> Spec:  # type: ignore[override]
+        node, i = self._entry
+        assert node.specs is not None
+        return node.specs[i]
+
+    @property
+    def context(self) -> Context:
+        """The device that the graph is traced for."""
+        return tracer.context or current_context()
+
+    ctx = context
+
+    def __len__(self) -> int:
+        """Size of the first axis; for a group, the number of outputs."""
+        return super().__len__() if len(self._entries) == 1 else len(self._entries)
+
+    def __getitem__(self, key: Any) -> Symbol:
+        """Elements, as for an array; for a group, outputs by number, slice or name."""
+        return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
+
+    def as_in_context(self, context: Context) -> Any:
+        """The value itself: a compiled graph has one device. MXNetError for another context."""
+        if context != self.context:
+            raise MXNetError(
+                f"as_in_context: a compiled net runs on one device, here {self.context}, and "
+                f"cannot move a value to {context}; move the inputs, or run it with "
+                "net.hybridize(False)"
+            )
+        return self
+
+    as_in_ctx = as_in_context
+    to_device = as_in_context
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """x[key] for a value of known shape; errors as for `parse`."""
+    if key is Ellipsis or is_whole(key):
+        return x
+    return select(x, parse(key, x.shape, x.is_np))

@@ -37,7 +37,7 @@ from d2lmini.draw.svg import shorten
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.stepped_engine import SteppedOperation, Times
-from d2lmini.ops.shown import shown_name
+from d2lmini.ops.fluent import shown_name
 
 #: Most operations of a program that can be stepped through; larger arrays are not written out;
 #: longer lines are shortened.

@@ -21,7 +21,7 @@ from typing import Any
 
 from d2lmini.base import callsite
 from d2lmini.context import Context
-from d2lmini.ops.shown import shown_name
+from d2lmini.ops.fluent import shown_name
 from d2lmini.profiler.draw import in_order, names_of
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.widgets.base import Message

@@ -129,9 +129,6 @@ def main():
     # Without this wait the file may say that a csr array has no values, though it has.
     mx.nd.waitall()
     mx.nd.save(path("sparse"), tangle)
-    # What a pickled NDArray carries: one record, no list around it.
-    with open(os.path.join(HERE, "pickled.record"), "wb") as f:
-        f.write(nd(_weights[0][0]).__getstate__()["handle"])
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import numpy as np
 
 from d2lmini import nd
 from d2lmini.device.errstate import run_quietly
-from d2lmini.ops.attributes import converter_of
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.signature import converter_of
 
 EQUAL = [(0, 0.0, -0.0, False), (1, 1.0, True), (-1, -1.0)]
 POINTS = np.array([1.0, -2.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 0.5])

@@ -17,7 +17,7 @@ from d2lmini.graph.passes import simplify
 from d2lmini.graph.typed import GraphError, graph_of, verify
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
-from d2lmini.symbol.traced import Traced
+from d2lmini.symbol.symbol import Traced
 
 
 def ops(outputs):

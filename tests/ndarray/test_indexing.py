@@ -16,7 +16,7 @@ import pytest
 from oracle import Oracle
 
 from d2lmini import nd
-from d2lmini.ndarray.keys import parse
+from d2lmini.ndarray.indexing import parse
 from d2lmini.ops.core import Spec
 from d2lmini.ops.subscript import _getitem
 

@@ -11,8 +11,7 @@ from d2lmini import autograd, cpu, nd
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.formulas import compiled_formula
 from d2lmini.ops.chunking import BLOCKED
-from d2lmini.ops.composed import COMPILED_CALL, Composed
-from d2lmini.ops.formula import interpret
+from d2lmini.ops.composed import COMPILED_CALL, Composed, interpret
 from d2lmini.ops.spec import Spec
 
 ROWS = [case for case in OP_ROWS if isinstance(find(case.op), Composed) and case.inputs]

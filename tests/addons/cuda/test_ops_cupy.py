@@ -27,8 +27,7 @@ from d2lmini.device import parallel
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, as_specs, registry
 from d2lmini.ops.fluent import Fluent
-from d2lmini.ops.in_float32 import kernel_for
-from d2lmini.ops.kernels import kind_of
+from d2lmini.ops.kernels import kernel_for, kind_of
 from d2lmini.ops.random_ops import draw
 from d2lmini.ops.spec import Spec
 
