@@ -54,10 +54,15 @@ from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.reductions import reduction
 from d2lmini.cuda.kernels.stages import Stages
 from d2lmini.cuda.kernels.symbols import names
-from d2lmini.graph.fusion import Statement
+from d2lmini.graph.fusion import (
+    Statement,
+    axes_of_reduction,
+    axes_of_rows,
+    is_placing,
+    is_reduction,
+)
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.graph.layout import Layout, Placement
-from d2lmini.graph.rows import axes_of_reduction, axes_of_rows, is_placing, is_reduction
+from d2lmini.graph.plan import Layout, Placement
 from d2lmini.ops.in_float32 import has_bfloat16
 from d2lmini.ops.places import positions
 from d2lmini.ops.reduce import kept_shape

@@ -32,8 +32,8 @@ from d2lmini.device.devices import list_named
 from d2lmini.device.storage import SMALL, Chunk, Pool, pool_of, settle
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import NaiveEngine
-from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.plan import MOST_KEPT
+from d2lmini.graph.program import ProgramTask
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ops import random_state
 

@@ -97,13 +97,14 @@ Network", 1956). The flow is raised along a shortest path with room left until t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
+from d2lmini.graph.fusion import MIRRORED, is_reduction
 from d2lmini.graph.ir import (
     Draw,
     Entry,
@@ -115,8 +116,7 @@ from d2lmini.graph.ir import (
     topological,
     transform,
 )
-from d2lmini.graph.rows import is_reduction
-from d2lmini.graph.rules import SPREADS, TRANSPOSES, is_reshape
+from d2lmini.graph.passes import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.ops.core import Spec, registry
 from d2lmini.ops.formula import total
 from d2lmini.symbol.naming import NameManager, Prefix
@@ -284,9 +284,6 @@ def _widens(node: Node) -> bool:
 
 # -- as few bytes as possible ----------------------------------------------------------------------
 
-#: The label of nodes that are computed again.
-MIRRORED = "mirrored"
-
 
 def mirror(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
     """The gradients, computed from as few bytes of the forward graph as cheap ops allow. An op that
@@ -372,30 +369,6 @@ def _fewest_bytes(
             for source in sources:
                 edges[(source, "there"), made] = float("inf")
     return {made[0] for made, _ in min_cut(edges, "source", "sink")}
-
-
-def compute_late(order: Sequence[Node], outputs: Collection[Node]) -> list[Node]:
-    """A topological order with mirrored nodes, and what is computed from them alone, right before
-    the first other node or output that reads them: their results take memory no earlier."""
-    if not any([MIRRORED in node.labels for node in order]):
-        return list(order)
-    waiting: set[Node] = set()
-    for node in order:
-        computed = [entry[0] for entry in node.sources if entry[0].inputs]
-        if MIRRORED in node.labels or (computed and waiting.issuperset(computed)):
-            waiting.add(node)
-    found: dict[Node, None] = {}
-    for node in order:
-        if node in waiting and node not in outputs:
-            continue
-        path = [node]
-        while path:
-            missing = [e[0] for e in path[-1].sources if e[0] in waiting and e[0] not in found]
-            if missing:
-                path.append(missing[0])
-            else:
-                found[path.pop()] = None
-    return list(found)
 
 
 # -- the minimum cut of a flow network -------------------------------------------------------------

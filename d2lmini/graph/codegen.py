@@ -50,9 +50,8 @@ from d2lmini.graph.emit_numpy import (
     write_group,
 )
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
-from d2lmini.graph.layout import Buffer, Placement, lay_out
-from d2lmini.graph.lower import lower
-from d2lmini.graph.steps import Number, steps_of
+from d2lmini.graph.lower import Number, lower, steps_of
+from d2lmini.graph.plan import Buffer, Placement, lay_out
 from d2lmini.graph.text import (
     WIDTH,
     assign_lines,

@@ -50,16 +50,16 @@ import numpy as np
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
-from d2lmini.graph.fusion import Statement
-from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
-from d2lmini.graph.layout import Placement
-from d2lmini.graph.rows import (
+from d2lmini.graph.fusion import (
     Cut,
+    Statement,
     axes_of_reduction,
     is_reduction,
     rows_per_block,
 )
-from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
+from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
+from d2lmini.graph.lower import Number, Step, may_overwrite, steps_of
+from d2lmini.graph.plan import Placement
 from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.chunking import LARGE, along
 from d2lmini.ops.chunking import split_evenly as cut_evenly

@@ -71,10 +71,9 @@ from d2lmini.engine.core import lock as engine_lock
 from d2lmini.engine.failure import Failure
 from d2lmini.engine.scheduler import Scheduler
 from d2lmini.engine.scheduler import thread_state as engine_state
-from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.ir import Draw, Entry, Inputs, Node, compute, spec_of, topological
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.program import Program
+from d2lmini.graph.program import Program, ProgramTask
 from d2lmini.ndarray.compute import Operand, OpTask, array_of
 from d2lmini.ops.core import Op, Spec, registry
 from d2lmini.symbol.naming import NameManager, operator_hint
@@ -169,7 +168,7 @@ class Subgraph:
 
     __slots__ = ("form", "key", "keys", "operands", "outputs", "steps")
 
-    def __init__(self, outputs: Sequence[Entry]):
+    def __init__(self, outputs: Sequence[tuple[Step, int]]):
         self.outputs = outputs
         self.steps: list[tuple[Step, tuple[Any, ...]]] = []
         places: dict[Any, int] = {}  # of each operand and each step
@@ -518,10 +517,10 @@ class Recorder:
         steps = [step for step, _ in task.subgraph.steps]
         for step in steps:
             if step.operands is None:
-                chunks = [found.get((step, i)) for i in range(len(step.specs))]
-                operands = [
-                    chunk and (chunk, None, spec) for chunk, spec in zip(chunks, step.specs)
-                ]
+                operands: list[Operand | None] = []
+                for i, spec in enumerate(step.specs):
+                    chunk = found.get((step, i))
+                    operands.append(None if chunk is None else (chunk, None, spec))
                 self._enter(step, operands)
         for entry, chunk in found.items():
             if self.values.get(chunk) == entry:

@@ -51,8 +51,17 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError, environment
-from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.ir import Draw, Entry, Inputs, Node, mutated_by, spec_of, topological, transform
+from d2lmini.graph.ir import (
+    CONSTANT,
+    Draw,
+    Entry,
+    Inputs,
+    Node,
+    mutated_by,
+    spec_of,
+    topological,
+    transform,
+)
 from d2lmini.ndarray.plan import infer, plan_of
 from d2lmini.ops.core import Shape, as_specs
 from d2lmini.ops.spec import Spec
