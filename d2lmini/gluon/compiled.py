@@ -155,7 +155,6 @@ class DeviceProgram:
         """Call op by op, and call every hook for every op."""
 
         def watch(node: Node, inputs: list[Any], outputs: list[Any]) -> None:
-            assert node.op is not None
             names = monitored_inputs(node)
             taken = [(name, x) for name, x in zip(names, inputs) if x is not None]
             given = [(output_name((node, i)), y) for i, y in enumerate(outputs)]

@@ -141,7 +141,6 @@ def gradients(
         for node in reversed(order):
             if node.op is None or node not in leading or node.op.rule is None:
                 continue
-            assert node.specs is not None
             gs = [total(parts.get((node, i))) for i in range(len(node.specs))]
             if all(g is None for g in gs):
                 continue
@@ -156,7 +155,6 @@ def gradients(
 def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     """What the rule of a node says, given the gradients of its outputs."""
     op, specs = node.op, node.specs
-    assert op is not None and specs is not None
     outs = [Traced(((node, i),)) for i in range(len(specs))]
     inputs = [None if e is None else Traced((e,)) for e in node.inputs]
     saved = op.saved_of(inputs, outs)
@@ -201,7 +199,6 @@ def cut_graph(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node]
     variables = []
     names: set[str] = set()
     for node, i in at:
-        assert node.op is not None
         name = f"kept_{node.name}" + (f"_{i}" if len(node.specs or ()) > 1 else "")
         while name in names:  # a layer that is called twice gives two nodes of its name
             name += "_"
@@ -271,13 +268,11 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
 
 def _is_view(node: Node) -> bool:
     """True if all elements of the result can be read from the input, which is no larger."""
-    assert node.op is not None
     name = node.op.name
     return is_reshape(node) or name in TRANSPOSES or name in SPREADS or _widens(node)
 
 
 def _widens(node: Node) -> bool:
-    assert node.op is not None and node.inputs[0] is not None
     narrow, wide = spec_of(node.inputs[0]).dtype, spec_of((node, 0)).dtype
     return node.op.name == "cast" and narrow.itemsize <= wide.itemsize and np.can_cast(narrow, wide)
 
@@ -316,7 +311,6 @@ def _repeat(node: Node, inputs: Inputs) -> Node:
     if not node.mutated:
         return node.replace(inputs=inputs, attrs=node.attrs, **changes)
     attrs = {name: node.attrs[name] for name in ("eps", "fix_gamma", "axis")}
-    assert node.specs is not None
     return node.replace(
         op=registry["_normalized_batch"], inputs=inputs[:3], attrs=attrs, specs=node.specs[:1],
         **changes,

@@ -82,7 +82,6 @@ def is_reduction(node: Node) -> bool:
 def axes_of_reduction(node: Node) -> tuple[int, ...]:
     """The axes that a reduction reduces."""
     shape = spec_of(node.sources[0]).shape
-    assert node.op is not None
     if node.op.name != "_sum_to":
         return reduced_axes(node.attrs["axis"], len(shape), node.attrs["exclude"])
     kept = aligned(node.attrs["shape"], shape)
@@ -264,14 +263,13 @@ class Statement:
         self.needs = None if shape is None or on_gpu else Needs.of(node, shape)
         self.nodes = [node]
         self.position = position
-        self.shape = shape
+        self.shape: Any = shape
         self.sources = sources
         self.users: set[Statement] = set()
 
     @property
-    def cut(self) -> Cut | None:
-        """Where a group is cut into blocks."""
-        assert self.shape is not None
+    def cut(self) -> Any:
+        """The `Cut` of a group into blocks."""
         needs = self.needs or Needs.of_all([Needs.of(node, self.shape) for node in self.nodes])
         return find_cut(needs, self.shape)
 
@@ -369,7 +367,6 @@ def _join(
 ) -> Statement | None:
     """`new` and those of the groups `near` that can run with it, as one; None if there are none, or
     they are no group together. inside: the ops of the group may read its reductions."""
-    assert new.shape is not None
 
     def finished(nodes: Sequence[Node]) -> set[Statement]:
         return set() if inside else _finished(nodes, home)
@@ -443,7 +440,6 @@ def _domains(
     """The domains of groups in which the node can be computed: those of row values that it reads,
     and at last the shape of its result, or of what it reduces; None if that is not worth it."""
     entries = node.sources
-    assert node.op is not None and node.specs is not None
     if len(node.specs) != 1 or not entries or (changed and any([e[0] in changed for e in entries])):
         return [None]
     reduces = is_reduction(node)
@@ -475,7 +471,6 @@ def _is_of_floats(node: Node) -> bool:
 def _is_map(node: Node) -> bool:
     """True if a block of the result is computed from blocks of the inputs, which may broadcast."""
     op = node.op
-    assert op is not None
     if steps_of(node) is not None:
         return True
     shape = spec_of((node, 0)).shape

@@ -59,8 +59,8 @@ from d2lmini.ops.spec import Spec
 
 #: One value of a graph: a node, and the index of one of its outputs.
 Entry = tuple["Node", int]
-#: The sources of a node's inputs; None for an optional input without a source.
-Inputs = tuple["Entry | None", ...]
+#: The sources of a node's inputs: an Entry each, None for an optional input without a source.
+Inputs = tuple[Any, ...]
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -86,6 +86,9 @@ class Node:
         "attrs", "given", "inputs", "labels", "name", "op", "site", "specs", "stays", "steps",
         "__weakref__",
     )  # fmt: skip
+
+    op: Any  # None or an Op; types do not tell variables from calls, typed graphs from others
+    specs: Any
 
     def __init__(
         self, op: Op | None, name: str, inputs: Inputs = (), attrs: dict[str, Any] | None = None,
@@ -229,7 +232,6 @@ def mutated_by(nodes: Iterable[Node]) -> set[Node]:
 def spec_of(entry: Entry) -> Spec:
     """Shape and dtype of a value of a typed graph."""
     specs = entry[0].specs
-    assert specs is not None
     return specs[entry[1]]
 
 
@@ -289,7 +291,6 @@ def forget_call(node: Node, inputs: Inputs) -> Node:
 def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()) -> list[Any]:
     """The outputs that the op of a node computes from these arrays; `keys`: the random keys that
     each `Draw` refers to."""
-    assert node.op is not None
     attrs = {k: keys[v.number] if type(v) is Draw else v for k, v in node.attrs.items()}
     kernel = node.op.compute
     if node.specs is not None:

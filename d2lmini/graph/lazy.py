@@ -119,7 +119,7 @@ class Step(Node):
         self.ctx = ctx
         self.scope = scope
         self.number = next(_numbers)
-        self.operands: list[Operand | None] | None = None
+        self.operands: Any = None  # then a list of Operand or None
 
     @property
     def place(self) -> Context:
@@ -438,7 +438,6 @@ class Recorder:
         if step is None:
             step = Step(None, (), {}, (spec,), how[0])
             self._enter(step, [operand])
-        assert step.operands is not None
         return step, step.operands.index(operand)
 
     def _enter(self, step: Step, operands: list[Operand | None]) -> None:

@@ -264,7 +264,6 @@ def _lower_pick(node: Node, inputs: Inputs) -> Entry | None:
     if op is None or op.name not in ("pick", "_pick_grad") or attrs["mode"] != "clip":
         return None
     data, index = inputs
-    assert data is not None and index is not None and specs is not None
     shape = spec_of(data).shape if op.name == "pick" else specs[0].shape
     if specs[0].dtype.char not in "fd" or not prod(shape):
         return None
@@ -302,7 +301,6 @@ def _is_broadcast(entry: Entry) -> bool:
 
 def _unspread(node: Node, inputs: Inputs) -> Inputs:
     """The inputs before they were spread out, where another one has the shape of the result."""
-    assert node.specs is not None
     if steps_of(node) is None or len(inputs) < 2:
         return inputs
     shape = node.specs[0].shape

@@ -189,6 +189,7 @@ from d2lmini.graph.ir import (
     constant,
     is_constant,
     make_filled,
+    mutated_by,
     spec_of,
     topological,
     transform,
@@ -212,13 +213,9 @@ Rule = Callable[[Node], Replacement]
 _bits: dict[Rule, int] = {}
 
 
-def rewritten(
-    outputs: Sequence[Entry], rule: Rule, meet: Callable[[Node, Node], None] | None = None,
-    is_local: bool = False,
-) -> list[Entry]:  # fmt: skip
-    """The graph with every node replaced by what `rule` says, None for those that stay. Before,
-    `meet` is told of each node, also of those that are never replaced: as it was, and as it is with
-    its inputs replaced. is_local: the answer depends on the node and its inputs alone.
+def rewritten(outputs: Sequence[Entry], rule: Rule, is_local: bool = False) -> list[Entry]:
+    """The graph with every node replaced by what `rule` says, None for those that stay. is_local:
+    the answer depends on the node and its inputs alone.
 
     Most passes find nothing in most graphs. So nodes are only looked at, in their order, up to the
     first that is replaced; from there on the graph is made anew."""
@@ -230,8 +227,6 @@ def rewritten(
 
     def answer(node: Node, new: Node) -> Sequence[Entry | None] | None:
         """The values in the place of `node`, which is `new` with its inputs replaced."""
-        if meet is not None:
-            meet(node, new)
         if changed:
             known.add(new)
             if any([e is not None and e[0] in changed for e in node.inputs]):
@@ -323,7 +318,7 @@ def same(node: Node, entry: Entry | None) -> Entry | None:
     return entry if entry is not None and [spec_of(entry)] == list(node.specs or ()) else None
 
 
-class Rules(dict[str, Rule]):
+class Rules(dict[str, list[Rule]]):
     """A pass that consists of rules by the name of the op that they are for.
 
     `@a_pass.rule("negative abs")` declares the rule for these ops. Ops may have several rules: the
@@ -342,25 +337,18 @@ class Rules(dict[str, Rule]):
 
         def declare(rule: Rule) -> Rule:
             for name in names.split():
-                op = registry[name].name
-                self[op] = _either(self[op], rule) if op in self else rule
+                self.setdefault(registry[name].name, []).append(rule)
             return rule
 
         return declare
 
     def of(self, node: Node) -> Replacement:
         """What the rules say of a node."""
-        assert node.op is not None
-        rule = self.get(node.op.name)
-        return None if rule is None else rule(node)
-
-
-def _either(first: Rule, second: Rule) -> Rule:
-    def rule(node: Node) -> Replacement:
-        found = first(node)
-        return second(node) if found is None else found
-
-    return rule
+        for rule in self.get(node.op.name, ()):
+            found = rule(node)
+            if found is not None:
+                return found
+        return None
 
 
 # -- identities ------------------------------------------------------------------------------------
@@ -390,7 +378,6 @@ def _(node: Node) -> Replacement:
     " ".join(f.scalar.name for f in FAMILIES.values() if f.identity is not None)
 )
 def _(node: Node) -> Replacement:
-    assert node.op is not None
     family = node.op.family
     # An exponent keeps its value beside integers.
     number = node.attrs["scalar"] if family.name == "power" else number_of(node)
@@ -404,7 +391,6 @@ def _(node: Node) -> Replacement:
 
 def number_of(node: Node) -> float | int:
     """The number beside the array, as the op computes with it: 1.5 is 1 beside integers."""
-    assert node.inputs[0] is not None
     numbers = fit[np][spec_of(node.inputs[0]).dtype]
     return run_quietly(lambda: numbers[node.attrs["scalar"]]).item()  # type: ignore[no-any-return]
 
@@ -430,10 +416,8 @@ def _(node: Node) -> Replacement:
 @canonicalize.rule(" ".join(op.name for f in FAMILIES.values() for op in (f.broadcast, f.equal)))
 def _(node: Node) -> Replacement:
     """By the op of the family beside a number, or for equal shapes."""
-    assert node.op is not None
     family = node.op.family
     a, b = node.inputs
-    assert a is not None and b is not None
     # A power with a number is computed in another way, which rounds otherwise; limits know no -0.0.
     exact = family is not power and family.numbers == "fit"
     for x, number, op in ((a, uniform(b), family.scalar), (b, uniform(a), family.reflected)):
@@ -472,7 +456,6 @@ views = _Views("views", "Chains of reshapes, and of transposes, as one.")
 def _spread_last(node: Node) -> Replacement:
     """An elementwise op on what is spread out, done before."""
     op, inputs = node.op, node.inputs
-    assert op is not None
     spread = calls(inputs[0], SPREADS) if len(inputs) == 1 else None
     if spread is None or not op.elementwise or "shape" in op.attr_names:
         return None
@@ -485,7 +468,6 @@ def _spread_last(node: Node) -> Replacement:
 
 def is_reshape(node: Node) -> bool:
     """True if the outputs are all elements of the first input, in their order."""
-    assert node.op is not None
     name = node.op.name
     if name in RESHAPES:
         return True
@@ -502,7 +484,6 @@ def is_reshape(node: Node) -> bool:
 
 def order_of(node: Node) -> tuple[int, ...]:
     """The order of the axes that a transpose or swapaxes makes: axis i is axis order[i] before."""
-    assert node.op is not None and node.inputs[0] is not None
     ndim = len(spec_of(node.inputs[0]).shape)
     if node.op.name == "transpose":
         axes = node.attrs["axes"]
@@ -520,7 +501,6 @@ def _(node: Node) -> Replacement:
     source = node.inputs[0]
     while source is not None and source[0].op is not None and is_reshape(source[0]):
         source = source[0].inputs[0]
-    assert source is not None
     whole = same(node, source)
     if whole is not None:
         return whole
@@ -532,7 +512,6 @@ def _(node: Node) -> Replacement:
 
 def is_plain(node: Node, shape: Shape) -> bool:
     """True for a reshape as `reshape` writes it."""
-    assert node.op is not None
     if node.op.name == "reshape":
         return 0 not in shape and node.attrs["shape"] == shape
     return node.op.name == "_spread" and 0 in shape and node.attrs["kept"] == shape
@@ -552,7 +531,6 @@ def in_shape(source: Entry, shape: Shape, like: Node) -> Entry:
 
 def shape_before(spread: Node) -> Shape:
     """The shape that one of `SPREADS` starts from, with as many axes as its result has."""
-    assert spread.op is not None
     shape = spec_of(spread.sources[0]).shape
     kept = spread.attrs["kept"] if spread.op.name == "_spread" else shape
     return (1,) * (len(spec_of((spread, 0)).shape) - len(kept)) + tuple(kept)
@@ -567,7 +545,6 @@ def _(node: Node) -> Replacement:
         order, source = tuple(first[a] for a in order), inner.inputs[0]
     if order == tuple(range(len(order))):
         return source
-    assert node.op is not None and source is not None
     if inner is None and node.op.name == "transpose" and node.attrs["axes"] == order:
         return None
     return call("transpose", (source,), node, axes=order)
@@ -593,7 +570,6 @@ def constant_fold(outputs: Sequence[Entry]) -> list[Entry]:
 
 def _fold(node: Node) -> Replacement:
     op, specs = node.op, node.specs
-    assert op is not None and specs is not None
     if op is CONSTANT or op.random or op.mutates:
         return None
     if any(type(value) is Draw for value in node.attrs.values()):
@@ -628,7 +604,6 @@ def _everywhere(node: Node, number: Any) -> Entry | None:
     spec = spec_of((node, 0))
     if spec.nbytes <= LARGEST:
         return constant(np.full(spec.shape, number, spec.dtype), node.name)
-    assert node.op is not None
     return None if node.op.name == "_full" else make_filled(spec, number, node.name)
 
 
@@ -651,7 +626,6 @@ def cse(outputs: Sequence[Entry]) -> list[Entry]:
 
     def rule(node: Node) -> Replacement:
         op, inputs = node.op, node.inputs
-        assert op is not None
         is_commutative = op.family is not None and op.family.commutative
         alike = met.setdefault((op, frozenset(inputs) if is_commutative else inputs), [])
         for first in alike:
@@ -687,26 +661,22 @@ RISING = ("relu", "sigmoid", "tanh", "softrelu")
 def pool_before_activation(outputs: Sequence[Entry]) -> list[Entry]:
     """With largest values taken before activations, where these serve nothing else."""
     order = topological(outputs)
+    changed = mutated_by(order)
     uses = Counter(entry for node in order for entry in node.inputs)
     uses.update(outputs)
-    alone = {node for node in order if uses[node, 0] == 1}
 
-    def meet(before: Node, now: Node) -> None:
-        if before in alone:
-            alone.add(now)
-
-    def rule(node: Node) -> Replacement:
-        assert node.op is not None
-        if node.op.name != "Pooling" or node.attrs["pool_type"] != "max":
+    def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
+        if node.op is None or node.op.name != "Pooling" or node.attrs["pool_type"] != "max":
             return None
-        bent = calls(node.inputs[0], ("Activation", *RISING))
-        if bent is None or bent not in alone or not _rises(bent):
+        if uses[node.inputs[0]] > 1:
+            return None
+        bent = calls(inputs[0], ("Activation", *RISING))
+        if bent is None or not _rises(bent) or bent.sources[0][0] in changed:
             return None
         largest = call(node.op, bent.inputs, node, **node.attrs)
-        assert bent.op is not None
-        return call(bent.op, (largest,), bent, **bent.attrs)
+        return [call(bent.op, (largest,), bent, **bent.attrs)]
 
-    return rewritten(outputs, rule, meet)
+    return transform(outputs, rule)
 
 
 def _rises(node: Node) -> bool:

@@ -332,7 +332,6 @@ class Layout:
                     self._enter(entry, Placement.BLOCK if stays else self._kind_of(node))
 
     def _kind_of(self, node: Node) -> Placement:
-        assert node.op is not None
         if node.op is CONSTANT:
             return Placement.CONSTANT
         view = self._view(node)
@@ -347,7 +346,6 @@ class Layout:
         if text is None:
             return None
         base = node.inputs[0]
-        assert base is not None
         if self.kinds[base] is Placement.FRESH or self.owners[base] & {
             (v, 0) for v in self.mutated
         }:
@@ -487,7 +485,6 @@ def lay_out(inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = Fal
 
 def _is_pointwise(node: Node) -> bool:
     op = node.op
-    assert op is not None
     return op.elementwise and not op.mutates and len(node.specs or ()) == 1
 
 
@@ -515,7 +512,6 @@ def cost_of(layout: Layout, statement: Statement) -> Cost:
         if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
             continue
         op = node.op
-        assert op is not None and node.specs is not None
         count = op.count_flops(list(map(spec_of, node.sources)), node.specs, node.own_attrs)
         flops += count
         if callable(op.flops):

@@ -34,7 +34,6 @@ def output_name(entry: Entry) -> str:
 def monitored_inputs(node: Node) -> list[str]:
     """The names under which monitors report the inputs of a node, as in MXNet: 'fc_data', 'c_arg0'
     for any number of inputs, 'relu0_input0' for the only input of an elementwise op."""
-    assert node.op is not None
     names: Sequence[str] = node.op.input_names
     if node.op.variadic:
         names = [f"arg{i}" for i in range(len(node.inputs))]

@@ -115,7 +115,6 @@ def fold_variables(nodes: list[Node], outputs: set[Node]) -> set[Node]:
 
 def _is_automatic(node: Node) -> bool:
     """True if the node's name was generated: its stem is the op's, or that of an operator."""
-    assert node.op is not None
     stem = node.name.rstrip("0123456789")
     if stem.startswith("_"):
         return True

@@ -35,7 +35,6 @@ class Traced(Typed, Symbol):
     @property
     def _spec(self) -> Spec:  # type: ignore[override]
         node, i = self._entry
-        assert node.specs is not None
         return node.specs[i]
 
     @property
