@@ -59,7 +59,7 @@ from d2lmini.graph.ir import (
 )
 from d2lmini.graph.passes import pool_before_activation, simplify
 from d2lmini.graph.plan import Arenas
-from d2lmini.graph.program import Program, ProgramCall, launcher_of
+from d2lmini.graph.program import Program, ProgramCall
 from d2lmini.graph.symbolic_trace import SymbolicTrace, one_at_a_time
 from d2lmini.graph.typed import draw_numbers, infer_types
 from d2lmini.ndarray.dispatch import check_out, copies_of
@@ -316,7 +316,7 @@ class Compiled:
         self.changed = [i for i in self.forward.mutated if (variables[i], 0) in reads]
         self.unread = {*self.forward.mutated}.difference(self.changed)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
-        self._calls = ProgramCall(self.forward, ctx, launcher_of(self.forward, ctx, static))
+        self._calls = ProgramCall(self.forward, static)
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx
@@ -380,7 +380,7 @@ class Backward:
         variables += [of.kept_variables[i] for i in self.kept]
         variables += [of.heads[i] for i in self.heads]
         self.program = Program(f"{of.name}_backward", variables, grads, of.ctx, of.arenas)
-        self.calls = ProgramCall(self.program, of.ctx, launcher_of(self.program, of.ctx, of.static))
+        self.calls = ProgramCall(self.program, of.static)
 
 
 class ProgramNode(tape.Node):

@@ -171,21 +171,15 @@ class Arena:
                 lease: Any = self._block.base
                 root = lease.chunk.block.base
                 run = storage.checker.guard(run, getattr(program, "name", "a program"), root)
-            found = self._functions[id(program)] = run, weakref.ref(program, self._forgetting())
+            key, mine = id(program), weakref.ref(self)
+
+            def forget(_gone: weakref.ref) -> None:
+                arena = mine()
+                if arena is not None:
+                    arena._functions.pop(key, None)
+
+            found = self._functions[key] = run, weakref.ref(program, forget)
         return found[0]
-
-    def _forgetting(self) -> Callable[[weakref.ref], None]:
-        """What forgets the functions of programs that are no more."""
-        mine = weakref.ref(self)
-
-        def forget(_gone: weakref.ref) -> None:
-            arena = mine()
-            if arena is not None:
-                for key, (_, program) in list(arena._functions.items()):
-                    if program() is None:
-                        arena._functions.pop(key, None)
-
-        return forget
 
     def _array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         block = self._block
@@ -495,33 +489,39 @@ STATEMENT_US = 0.4
 READ_PER_US = 6e4
 
 
-class Cost(NamedTuple):
-    """Arithmetic, bytes read and written, and the predicted run time in microseconds."""
+class ProgramCost(NamedTuple):
+    """What a call takes: arithmetic, bytes read and written by its statements, memory for
+    intermediate results, and how many of the statements are fused groups."""
 
     flops: float
     nbytes: float
-    us: float
+    arena_nbytes: int
+    groups: int
 
 
-def cost_of(layout: Layout, statement: Statement) -> Cost:
-    """Of one statement."""
-    flops = compute_us = 0.0
-    bytes_per_us = BYTES_PER_US
-    moved: dict[Entry, int] = {}
-    for node in statement.nodes:
-        if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
-            continue
-        op = node.op
-        count = op.count_flops(list(map(spec_of, node.sources)), node.specs, node.own_attrs)
-        flops += count
-        if callable(op.flops):
-            compute_us += count / PRODUCT_FLOPS_PER_US
-            bytes_per_us = READ_PER_US
-        else:
-            compute_us += count / FLOPS_PER_US
-        for entry in (*node.sources, *node.outputs):
-            if layout.kinds[entry] is not Placement.BLOCK:
-                moved[entry] = spec_of(entry).nbytes
-    nbytes = sum(moved.values())
-    us = STATEMENT_US + max(compute_us, nbytes / bytes_per_us) if moved else 0.0
-    return Cost(flops, nbytes, us)
+def cost_of(layout: Layout) -> tuple[ProgramCost, float]:
+    """Of one call of a program: the cost, and the predicted run time in microseconds."""
+    flops, nbytes, us = 0.0, 0, 0.0
+    for statement in layout.statements:
+        compute_us = 0.0
+        bytes_per_us = BYTES_PER_US
+        moved: dict[Entry, int] = {}
+        for node in statement.nodes:
+            if layout.kinds[node, 0] in (Placement.VIEW, Placement.CONSTANT):
+                continue
+            op = node.op
+            count = op.count_flops(list(map(spec_of, node.sources)), node.specs, node.own_attrs)
+            flops += count
+            if callable(op.flops):
+                compute_us += count / PRODUCT_FLOPS_PER_US
+                bytes_per_us = READ_PER_US
+            else:
+                compute_us += count / FLOPS_PER_US
+            for entry in (*node.sources, *node.outputs):
+                if layout.kinds[entry] is not Placement.BLOCK:
+                    moved[entry] = spec_of(entry).nbytes
+        traffic = sum(moved.values())
+        nbytes += traffic
+        us += STATEMENT_US + max(compute_us, traffic / bytes_per_us) if moved else 0.0
+    groups = sum(statement.shape is not None for statement in layout.statements)
+    return ProgramCost(flops, nbytes, layout.plan.nbytes, groups), us

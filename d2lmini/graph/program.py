@@ -56,7 +56,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import count, zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -86,16 +86,6 @@ from d2lmini.ops.in_float32 import needs_copies
 _serial = count()
 
 
-class ProgramCost(NamedTuple):
-    """What a call takes: arithmetic, bytes read and written by its statements, memory for
-    intermediate results, and how many of the statements are fused groups."""
-
-    flops: float
-    nbytes: float
-    arena_nbytes: int
-    groups: int
-
-
 class Program:
     """A typed graph, compiled.
 
@@ -122,8 +112,8 @@ class Program:
         self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry],
         ctx: Context | None = None, arenas: Arenas | None = None,
     ):  # fmt: skip
-        self._ctx = ctx or cpu()
-        self.xp = device_of(self._ctx).xp
+        self.ctx = ctx or cpu()
+        self.xp = device_of(self.ctx).xp
         outputs = with_order(inlined(outputs, kernels.kind_of(self.xp)))
         self.name = name
         self.inputs = list(inputs)
@@ -134,15 +124,11 @@ class Program:
         writer = Writer(name, self.inputs, outputs, self.xp is not np)
         self.source = writer.text
         self.plan = writer.layout.plan
-        costs = [cost_of(writer.layout, statement) for statement in writer.statements]
-        flops, nbytes, us = map(sum, zip(*costs)) if costs else (0.0, 0.0, 0.0)
-        self.predicted_us: float = us
-        groups = sum(statement.shape is not None for statement in writer.statements)
-        self.cost = ProgramCost(flops, nbytes, self.plan.nbytes, groups)
+        self.cost, self.predicted_us = cost_of(writer.layout)
         self._nodes = writer.nodes
         # Empty arrays have a place too, though it has no bytes.
         self.arena_nbytes = max(self.plan.nbytes, 1) if self.plan.lives else 0
-        self.arenas = arenas or Arenas(self._ctx)
+        self.arenas = arenas or Arenas(self.ctx)
         self.replays: Any = None
         self._file = f"<program {name} {next(_serial)}>"
         lines = [line + "\n" for line in self.source.splitlines()]
@@ -276,8 +262,9 @@ class ProgramTask(Task):
 
 
 class ProgramCall:
-    """The calls of one program in one context, for `dispatch.run_inline`. A call is computed inline
-    if the program is small and its inputs are ready; otherwise `launch` pushes it (`launcher_of`).
+    """The calls of one program, for `dispatch.run_inline`. A call is computed inline if the program
+    is small and its inputs are ready; otherwise `launch` pushes it. static: shapes and memory stay
+    what they are.
 
     run  the program's function on its arena; None before the first inline call. `run` is called
          with the engine's lock held, so inline calls of all programs with the same `arenas` use
@@ -291,10 +278,10 @@ class ProgramCall:
 
     run: Any
 
-    def __init__(self, program: Program, ctx: Context, launch: Callable[..., list[NDArray]]):
+    def __init__(self, program: Program, static: bool):
         self.program = program
-        self.ctx = ctx
-        self.launch = launch
+        self.ctx = ctx = program.ctx
+        self.launch = device_of(ctx).launcher(program, static) or push
         self.name = program.name
         self.outputs = program.specs
         self.tiny = all([spec.nbytes < SMALL for spec in program.specs])
@@ -354,45 +341,32 @@ def _operands(arrays: Sequence[NDArray]) -> list[Operand]:
     return [(x._chunk, x._offset, x._spec) for x in arrays]
 
 
-def launcher_of(program: Program, ctx: Context, static: bool) -> Callable[..., list[NDArray]]:
-    """How calls of a program are pushed; `static`: whether shapes and memory stay what they are."""
-    return device_of(ctx).launcher(program, static) or push
-
-
 #: So many programs of composed ops are kept, the last ones that were asked for.
 MOST_FORMULAS = 512
 
 
-class Formulas:
+class Formulas(OrderedDict[tuple, "FormulaProgram"]):
     """The programs of composed ops on one device. They share arenas, and end with the device."""
 
     def __init__(self, ctx: Context):
-        self.ctx = ctx
+        super().__init__()
         self.arenas = Arenas(ctx)
-        self._programs: OrderedDict[tuple, FormulaProgram] = OrderedDict()
-
-    def find(
-        self, op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any]
-    ) -> FormulaProgram:
-        """The program of a call, which equal calls share."""
-        key = op, specs, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
-        found = self._programs.get(key)
-        if found is None:
-            found = FormulaProgram(op, specs, attrs, self.ctx, self.arenas)
-            self._programs[key] = found
-            if len(self._programs) > MOST_FORMULAS:
-                self._programs.popitem(last=False)
-        return found
 
 
 def compiled_formula(
     op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any], ctx: Context
 ) -> FormulaProgram:
-    """The program of a call of a composed op on arrays of these specs."""
+    """The program of a call of a composed op on arrays of these specs, which equal calls share."""
     device = device_of(ctx)
     if device.formulas is None:
         device.formulas = Formulas(ctx)
-    return device.formulas.find(op, specs, attrs)  # type: ignore[no-any-return]
+    programs = device.formulas
+    key = op, specs, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
+    if key not in programs:
+        programs[key] = FormulaProgram(op, specs, attrs, ctx, programs.arenas)
+        if len(programs) > MOST_FORMULAS:
+            programs.popitem(last=False)
+    return programs[key]  # type: ignore[no-any-return]
 
 
 def _release(ctx: Context) -> None:
