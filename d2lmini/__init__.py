@@ -86,16 +86,14 @@ __version__ = "0.1.0"
 # `num_gpus` asks the devices, one floor up.
 base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
 base.loaders["compiled_formula"] = lambda: (
-    importlib.import_module("d2lmini.graph.formulas").compiled_formula
+    importlib.import_module("d2lmini.graph.program").compiled_formula
 )
 base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
 base.loaders["np"] = lambda: importlib.import_module("d2lmini.np")
 base.loaders["npx"] = lambda: importlib.import_module("d2lmini.npx")
 base.loaders["np.ndarray"] = lambda: importlib.import_module("d2lmini.np.arrays").ndarray
 base.loaders["np.Traced"] = lambda: importlib.import_module("d2lmini.np.arrays").TracedNumpy
-base.loaders["get_symbol"] = lambda: (
-    importlib.import_module("d2lmini.graph.tape_to_symbol").get_symbol
-)
+base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.cached_op").get_symbol
 
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",

@@ -54,10 +54,15 @@ from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.reductions import reduction
 from d2lmini.cuda.kernels.stages import Stages
 from d2lmini.cuda.kernels.symbols import names
-from d2lmini.graph.fusion import Statement
+from d2lmini.graph.fusion import (
+    Statement,
+    axes_of_reduction,
+    axes_of_rows,
+    is_placing,
+    is_reduction,
+)
 from d2lmini.graph.ir import Entry, Node, spec_of
-from d2lmini.graph.layout import Layout, Placement
-from d2lmini.graph.rows import axes_of_reduction, axes_of_rows, is_placing, is_reduction
+from d2lmini.graph.plan import Layout, Placement
 from d2lmini.ops.kernels import has_bfloat16
 from d2lmini.ops.places import positions
 from d2lmini.ops.reduce import kept_shape
@@ -74,7 +79,6 @@ _KINDS = {"_sum_to": "sum"}
 def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
     """The result of a node, written in C; NotTraceable if the op has no form in C."""
     op = node.op
-    assert op is not None and node.specs is not None
     if is_reduction(node):
         assert inputs[0] is not None
         wide = inputs[0].astype(np.promote_types(inputs[0].dtype, node.specs[0].dtype))

@@ -27,9 +27,8 @@ from d2lmini.device.storage import Chunk
 from d2lmini.engine import scheduler, signals
 from d2lmini.engine.core import lock
 from d2lmini.engine.failure import Failure
-from d2lmini.graph.call import push
 from d2lmini.graph.ir import topological
-from d2lmini.graph.program import Program
+from d2lmini.graph.program import Program, push
 from d2lmini.ndarray import dispatch
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ndarray.dispatch import wrap

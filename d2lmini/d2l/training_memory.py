@@ -68,8 +68,8 @@ from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import NaiveEngine
 from d2lmini.gluon.parameter import arrays
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.call import ProgramTask
 from d2lmini.graph.plan import MOST_KEPT
+from d2lmini.graph.program import ProgramTask
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ops import random_state

@@ -39,7 +39,7 @@ class Device:
     threads  number of tasks it runs at once, and of threads that share a large operation
     memory   bytes that arrays may take there; None: all there is
     pool     its memory (`storage.pool_of` makes the pool at its first use)
-    formulas the compiled programs of composed ops (`graph/formulas.py`), once there are some
+    formulas the compiled programs of composed ops (`graph/program.py`), once there are some
     sums     the lane on which a library sums over this device and others; None without one
     """
 

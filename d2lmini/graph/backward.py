@@ -68,42 +68,28 @@ elementwise ops, activations, Dropout with the mask it had, softmax, and the nor
 >>> residuals(outputs, mirror(outputs, grads))
 [(<dot h>, 0)]
 
-What to keep is a minimum cut: of all sets of values from which backward can go on by cheap ops
-alone, the set with the fewest bytes; of several such sets, the one that leaves least to compute.
-Inputs and outputs of the program are there anyway and count nothing. So the bytes kept fall from
-the sum over all values that backward reads to the size of the cut. The price is the FLOPs of the
-ops between the cut and these values; `Program.cost` of the backward program contains them.
+In place of a value that backward reads, forward keeps what that is computed from by cheap ops
+alone, if these are fewer bytes. Inputs and outputs of the program are there anyway and count
+nothing. The price is the FLOPs of the ops in between; `Program.cost` of the backward program
+contains them.
 
 Some values feed a product and lead on to other cheap values too, such as the sum at the end of a
 residual block. Other values are not computed from such a value unless it is kept. Otherwise
 backward would begin with the sums of all blocks, and hold them all at once.
 
 Results are equal to the bit: the same ops run on the same values, right before they are read.
-
-The minimum cut is that of PyTorch's `min_cut_rematerialization_partition` (H. He).
-
-**The minimum cut** of a flow network: the cheapest edges without which nothing gets to the sink.
-
->>> edges = {("source", "a"): 3, ("source", "b"): 2, ("a", "b"): 9, ("a", "sink"): 1,
-...          ("b", "sink"): 4}
->>> sorted(min_cut(edges, "source", "sink"))
-[('a', 'sink'), ('b', 'sink')]
-
-The largest flow is as large as the smallest cut (L. Ford and D. Fulkerson, "Maximal Flow through a
-Network", 1956). The flow is raised along a shortest path with room left until there is none
-(J. Edmonds and R. Karp, 1972).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
+from d2lmini.graph.fusion import MIRRORED, is_reduction
 from d2lmini.graph.ir import (
     Draw,
     Entry,
@@ -115,8 +101,7 @@ from d2lmini.graph.ir import (
     topological,
     transform,
 )
-from d2lmini.graph.rows import is_reduction
-from d2lmini.graph.rules import SPREADS, TRANSPOSES, is_reshape
+from d2lmini.graph.passes import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.ops.composed import total
 from d2lmini.ops.core import Spec, registry
 from d2lmini.symbol.naming import NameManager, Prefix
@@ -141,7 +126,6 @@ def gradients(
         for node in reversed(order):
             if node.op is None or node not in leading or node.op.rule is None:
                 continue
-            assert node.specs is not None
             gs = [total(parts.get((node, i))) for i in range(len(node.specs))]
             if all(g is None for g in gs):
                 continue
@@ -156,7 +140,6 @@ def gradients(
 def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     """What the rule of a node says, given the gradients of its outputs."""
     op, specs = node.op, node.specs
-    assert op is not None and specs is not None
     outs = [Traced(((node, i),)) for i in range(len(specs))]
     inputs = [None if e is None else Traced((e,)) for e in node.inputs]
     saved = op.saved_of(inputs, outs)
@@ -201,7 +184,6 @@ def cut_graph(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node]
     variables = []
     names: set[str] = set()
     for node, i in at:
-        assert node.op is not None
         name = f"kept_{node.name}" + (f"_{i}" if len(node.specs or ()) > 1 else "")
         while name in names:  # a layer that is called twice gives two nodes of its name
             name += "_"
@@ -271,21 +253,16 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
 
 def _is_view(node: Node) -> bool:
     """True if all elements of the result can be read from the input, which is no larger."""
-    assert node.op is not None
     name = node.op.name
     return is_reshape(node) or name in TRANSPOSES or name in SPREADS or _widens(node)
 
 
 def _widens(node: Node) -> bool:
-    assert node.op is not None and node.inputs[0] is not None
     narrow, wide = spec_of(node.inputs[0]).dtype, spec_of((node, 0)).dtype
     return node.op.name == "cast" and narrow.itemsize <= wide.itemsize and np.can_cast(narrow, wide)
 
 
 # -- as few bytes as possible ----------------------------------------------------------------------
-
-#: The label of nodes that are computed again.
-MIRRORED = "mirrored"
 
 
 def mirror(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
@@ -319,7 +296,6 @@ def _repeat(node: Node, inputs: Inputs) -> Node:
     if not node.mutated:
         return node.replace(inputs=inputs, attrs=node.attrs, **changes)
     attrs = {name: node.attrs[name] for name in ("eps", "fix_gamma", "axis")}
-    assert node.specs is not None
     return node.replace(
         op=registry["_normalized_batch"], inputs=inputs[:3], attrs=attrs, specs=node.specs[:1],
         **changes,
@@ -346,12 +322,11 @@ def _repeatable(forward: Sequence[Node]) -> set[Node]:
 def _fewest_bytes(
     forward: Sequence[Node], needed: Sequence[Entry], free: set[Entry], again: set[Node]
 ) -> set[Entry]:
-    """The values to keep: the smallest sum of bytes from which nodes `again` lead to `needed`.
+    """The values to keep: as few bytes as nodes `again` can compute `needed` from.
 
-    In the network each value is an edge with its bytes as capacity, from "made" to "there". The
-    source makes what cannot be computed again; what can be is made of its inputs that are there.
+    Each needed value is kept, or in its place what it is computed from, if that is less: of what is
+    not kept anyway.
     """
-    edges: dict[tuple[Any, Any], float] = {((e, "there"), "sink"): float("inf") for e in needed}
     read_by_products: set[Entry] = set()
     read_again: set[Entry] = set()
     for node in forward:
@@ -359,92 +334,22 @@ def _fewest_bytes(
             read_again.update(node.sources)
         elif not is_reduction(node):  # which reads a value block by block, as it is made
             read_by_products.update(node.sources)
-    ends = set(needed) & read_by_products & read_again
+    ends = read_by_products & read_again
+    kept = free | {e for e in needed if e[0] not in again or e in ends or _is_moment(e)}
+    origins: dict[Entry, set[Entry]] = {}  # of each value, what to keep for it
+
+    def nbytes(entries: set[Entry]) -> int:
+        return sum(spec_of(e).nbytes for e in entries if e not in kept)
+
+    wanted = set(needed)
     for node in topological(needed):
         sources = node.sources[:3] if node.mutated else node.sources
         for entry in node.outputs:
-            made, there = (entry, "made"), (entry, "there")
-            is_free = node.op is None or entry in free
-            edges[made, there] = 0.0 if is_free else float(spec_of(entry).nbytes)
-            if node not in again or entry in ends or _is_moment(entry):
-                edges["source", made] = float("inf")
-                continue
-            for source in sources:
-                edges[(source, "there"), made] = float("inf")
-    return {made[0] for made, _ in min_cut(edges, "source", "sink")}
-
-
-def compute_late(order: Sequence[Node], outputs: Collection[Node]) -> list[Node]:
-    """A topological order with mirrored nodes, and what is computed from them alone, right before
-    the first other node or output that reads them: their results take memory no earlier."""
-    if not any([MIRRORED in node.labels for node in order]):
-        return list(order)
-    waiting: set[Node] = set()
-    for node in order:
-        computed = [entry[0] for entry in node.sources if entry[0].inputs]
-        if MIRRORED in node.labels or (computed and waiting.issuperset(computed)):
-            waiting.add(node)
-    found: dict[Node, None] = {}
-    for node in order:
-        if node in waiting and node not in outputs:
-            continue
-        path = [node]
-        while path:
-            missing = [e[0] for e in path[-1].sources if e[0] in waiting and e[0] not in found]
-            if missing:
-                path.append(missing[0])
-            else:
-                found[path.pop()] = None
-    return list(found)
-
-
-# -- the minimum cut of a flow network -------------------------------------------------------------
-
-V = TypeVar("V", bound=Hashable)
-
-
-def min_cut(edges: Mapping[tuple[V, V], float], source: V, sink: V) -> set[tuple[V, V]]:
-    """The edges of a minimum cut; of several, the one nearest to the sink.
-
-    edges: the capacity of each edge, inf for one that must not be cut. Some path must have only
-    finite edges left to cut: every path from source to sink needs one.
-    """
-    room: dict[V, dict[V, float]] = {source: {}, sink: {}}
-    for (a, b), capacity in edges.items():
-        room.setdefault(a, {})[b] = room.get(a, {}).get(b, 0) + capacity
-        room.setdefault(b, {}).setdefault(a, 0)
-    while (path := _path(room, source, sink)) is not None:
-        more = min(room[a][b] for a, b in path)
-        assert more < float("inf"), "a path without an edge that may be cut"
-        for a, b in path:
-            room[a][b] -= more
-            room[b][a] += more
-    behind = {sink}  # what can still get to the sink
-    todo = [sink]
-    while todo:
-        b = todo.pop()
-        for a in room[b]:
-            if a not in behind and room[a][b] > 0:
-                behind.add(a)
-                todo.append(a)
-    return {(a, b) for a, b in edges if a not in behind and b in behind}
-
-
-def _path(room: dict[V, dict[V, float]], source: V, sink: V) -> list[tuple[V, V]] | None:
-    """The edges of a shortest path with room; None if there is none."""
-    before: dict[V, V] = {}
-    todo = deque([source])
-    while todo and sink not in before:
-        a = todo.popleft()
-        for b, left in room[a].items():
-            if left > 0 and b not in before and b != source:
-                before[b] = a
-                todo.append(b)
-    if sink not in before:
-        return None
-    path = []
-    b = sink
-    while b != source:
-        path.append((before[b], b))
-        b = before[b]
-    return path
+            origins[entry] = set() if node.op is None else {entry}
+            if node in again and entry not in kept:
+                before = set().union(*[origins[e] for e in sources])
+                if nbytes(before) < nbytes(origins[entry]):
+                    origins[entry] = before
+            if entry in wanted:
+                kept |= origins[entry]
+    return kept

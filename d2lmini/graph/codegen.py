@@ -50,9 +50,8 @@ from d2lmini.graph.emit_numpy import (
     write_group,
 )
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
-from d2lmini.graph.layout import Buffer, Placement, lay_out
-from d2lmini.graph.lower import lower
-from d2lmini.graph.steps import Number, steps_of
+from d2lmini.graph.lower import Number, lower, steps_of
+from d2lmini.graph.plan import Buffer, Placement, lay_out
 from d2lmini.graph.text import (
     WIDTH,
     assign_lines,
@@ -289,8 +288,7 @@ class Writer:
 
     def _alone(self, node: Node) -> None:
         """Write a node that is not in a group."""
-        op, entry = node.op, (node, 0)
-        assert op is not None
+        entry = node, 0
         kind = self.layout.kinds[entry]
         if kind is Placement.CONSTANT:
             name = self._names[entry] = self.identifier(node.name)
@@ -326,7 +324,6 @@ class Writer:
 
     def _view(self, node: Node) -> None:
         base = node.inputs[0]
-        assert base is not None
         name = self._names[node, 0] = self.identifier(node.name)
         self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
 
@@ -339,7 +336,6 @@ class Writer:
     def call(self, node: Node, inputs: Sequence[str | None], out: str | None = None) -> str:
         """A call of the op's own function, without attributes that have their default values."""
         op = node.op
-        assert op is not None and node.specs is not None
         key: Any = op
         given = [*map(spec_of, node.sources), *node.specs]
         if needs_copies(op, given):  # the kernel depends on the dtypes of the results

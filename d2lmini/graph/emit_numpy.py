@@ -50,16 +50,16 @@ import numpy as np
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
-from d2lmini.graph.fusion import Statement
-from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
-from d2lmini.graph.layout import Placement
-from d2lmini.graph.rows import (
+from d2lmini.graph.fusion import (
     Cut,
+    Statement,
     axes_of_reduction,
     is_reduction,
     rows_per_block,
 )
-from d2lmini.graph.steps import Number, Step, may_overwrite, steps_of
+from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
+from d2lmini.graph.lower import Number, Step, may_overwrite, steps_of
+from d2lmini.graph.plan import Placement
 from d2lmini.graph.text import broken, list_text, plain
 from d2lmini.ops.chunking import LARGE, along
 from d2lmini.ops.chunking import split_evenly as cut_evenly
@@ -131,7 +131,6 @@ def _comment(node: Node, outs: Sequence[str]) -> str:
 
 def is_product(node: Node) -> bool:
     """True if the node is a product of two matrices; `product` writes its line."""
-    assert node.op is not None
     if node.op.name == "dot":
         return all(e is not None and len(spec_of(e).shape) == 2 for e in node.inputs)
     return node.op.name == "FullyConnected" and len(node.sources) == 2
@@ -141,7 +140,6 @@ def product(writer: Writer, node: Node) -> str:
     """The line of a product of two matrices: `dot` for a row times a matrix, `matmul` for another
     small product, `shared_matmul`, which uses all cores, for a large one."""
     left, right = node.inputs[:2]
-    assert left is not None and right is not None
     spec = spec_of((node, 0))
     dense = node.op is not None and node.op.name == "FullyConnected"
     a_is_transposed = not dense and node.attrs["transpose_a"]
@@ -174,9 +172,7 @@ def product(writer: Writer, node: Node) -> str:
 def write_group(writer: Writer, statement: Statement) -> None:
     """Write the function of one group and the call of the function."""
     domain, nodes = statement.shape, statement.nodes
-    assert domain is not None
     cut = statement.cut
-    assert cut is not None
     rows = cut.rows(domain)
     results = [(n, 0) for n in nodes if writer.layout.kinds[n, 0] is Placement.BUFFER]
     names = _names(writer, [*statement.inputs, *results], results)
@@ -228,7 +224,6 @@ def write_group(writer: Writer, statement: Statement) -> None:
 
 def _ufunc(writer: Writer, node: Node) -> str:
     """The name of the ufunc that a reduction applies."""
-    assert node.op is not None
     return writer.ufunc(REDUCTIONS[node.op.name])
 
 
@@ -249,7 +244,6 @@ def _over(axes: Sequence[int]) -> str:
 
 def _division(writer: Writer, node: Node, name: str) -> list[str]:
     """The line that makes a mean of a sum; none for other reductions."""
-    assert node.op is not None
     if node.op.name != "mean":
         return []
     spec = spec_of((node, 0))

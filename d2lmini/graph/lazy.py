@@ -17,7 +17,7 @@ array([[2., 2., 2.],
 <lazy scope: 1000 recorded, 1 computed, 999 dropped, 1 program compiled>
 
 Outside a scope the engine runs every operation that is pushed, as MXNet's does. Inside, operations
-of this thread become steps of a graph (`lazy_graph`). The first wait for a value brings what that
+of this thread become steps of a graph. The first wait for a value brings what that
 needs through the compiler's passes, and it runs as one task (`LazyTask`); `print(scope.program())`
 shows the generated code. At the end of the scope all that somebody can still read is pushed.
 
@@ -27,7 +27,19 @@ writes. Other threads may wait for what is recorded. An error names the operatio
 
 The `Recorder` is told of every push and wait while a scope is open. Tasks are recorded on their way
 to the engine, and their writes are counted. What a chunk holds now is either its value here
-(`values`, weakly: it goes with the last handle), or what the engine has put there (`Source`).
+(`values`, weakly: it goes with the last handle), or what the engine has put there.
+
+**Steps.** A `Step` is one call of an op, a node of a graph. The variables of the graph are steps
+without an op: contents of memory. So is each step that was pushed. A step holds on to what it
+reads, and to nothing that it makes. So a result that no array can read takes its step with it.
+
+`Subgraph` is a number of steps that are pushed together. Its `key` says the ops, their attributes
+and which values they read, and no arrays. For a key one program is compiled; a loop that records
+the same thing again compiles nothing.
+
+`LazyTask` is a subgraph as one task of the engine. It runs as a program. Where that fails, or where
+some of what it reads is missing, the steps are taken one by one instead: each value that can be
+computed is, and the others have the error of the one step that failed, as if each had been a task.
 
 An operation reads what lies on its own device. So the steps of a device need those of another only
 through a copy, which is a task of its own. Each task takes the steps of one device.
@@ -37,27 +49,34 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+
+import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError, callsite, instrument
 from d2lmini.base.forks import living
 from d2lmini.base.scopes import Scope, Undo, swap
+from d2lmini.context import Context, cpu
+from d2lmini.device.devices import device_of
+from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import Chunk, Pool, pool_of
 from d2lmini.engine.budget import default_limit
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.core import lock as engine_lock
+from d2lmini.engine.failure import Failure
 from d2lmini.engine.scheduler import Scheduler
 from d2lmini.engine.scheduler import thread_state as engine_state
-from d2lmini.graph.ir import Entry
-from d2lmini.graph.lazy_graph import LazyTask, Source, Step, Subgraph, ancestors, now, view
+from d2lmini.graph.ir import Draw, Entry, Inputs, Node, compute, spec_of, topological
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.program import Program
-from d2lmini.ndarray.compute import Operand, OpTask
-from d2lmini.symbol.naming import NameManager
+from d2lmini.graph.program import Program, ProgramTask
+from d2lmini.ndarray.compute import Operand, OpTask, array_of
+from d2lmini.ops.core import Op, Spec, registry
+from d2lmini.symbol.naming import NameManager, operator_hint
 
 #: So many steps may wait; then all of them are pushed.
 MOST_STEPS = 1000
@@ -65,9 +84,220 @@ MOST_STEPS = 1000
 #: Programs kept; at more all are forgotten.
 MOST_PROGRAMS = 256
 
-#: So many programs are compiled that differ in numbers alone, such as a rate that is another in
+#: So many programs are compiled that differ in attributes alone, such as a rate that is another in
 #: each step; after that the steps are taken one by one, for compiling takes longer.
 MOST_NUMBERS = 8
+
+# -- steps -----------------------------------------------------------------------------------------
+
+_numbers = count()
+
+
+class Step(Node):
+    """A call of an op that was recorded; without an op an array in memory.
+
+    attrs     attributes, with the random key that was drawn and the mode at the call
+    number    counts up as steps are recorded
+    scope     the lazy scope that recorded it
+    operands  where its outputs lie, as far as they are needed, as soon as it was pushed: then it
+              reads nothing
+    """
+
+    __slots__ = ("ctx", "number", "operands", "scope")
+
+    op: Op
+    specs: tuple[Spec, ...]
+
+    def __init__(
+        self, op: Op | None, inputs: Inputs, attrs: dict[str, Any], specs: tuple[Spec, ...],
+        ctx: Context, site: Any = None, scope: Any = None,
+    ):  # fmt: skip
+        for name, value in attrs.items():
+            if isinstance(value, np.generic):  # in graphs numbers are plain ones
+                attrs = {**attrs, name: value.item()}
+        super().__init__(op, "", inputs, attrs, specs, site=site)
+        self.ctx = ctx
+        self.scope = scope
+        self.number = next(_numbers)
+        self.operands: Any = None  # then a list of Operand or None
+
+    @property
+    def place(self) -> Context:
+        """The device; all contexts of the CPU are one."""
+        return cpu() if self.ctx.is_cpu else self.ctx
+
+
+def locate(entry: Any) -> Any:
+    """Where a value lies in memory, or the value itself if its step was not pushed."""
+    step, i = entry
+    return entry if step.operands is None else step.operands[i]
+
+
+def view(entry: Entry, offset: int | None, spec: Spec, *how: Any) -> Entry:
+    """A value from element `offset` on, in this shape: as steps, which no scope counts."""
+
+    def call(op: str, spec: Spec, **attrs: Any) -> Entry:
+        attrs = {**registry[op].defaults, **attrs}
+        return Step(registry[op], (entry,), attrs, (spec,), *how), 0
+
+    size, begin = spec_of(entry).size, offset or 0
+    if size != spec.size:
+        entry = call("reshape", Spec((size,), spec.dtype), shape=(size,))
+        part = Spec((spec.size,), spec.dtype)
+        entry = call("slice_axis", part, axis=0, begin=begin, end=begin + spec.size)
+    if spec_of(entry).shape != spec.shape:
+        entry = call("reshape", spec, shape=spec.shape)
+    return entry
+
+
+def ancestors(roots: Iterable[Node]) -> list[Any]:
+    """The steps that are to be taken for these: those that were not pushed, in order."""
+    order: list[Any] = topological([(node, 0) for node in roots])
+    return [step for step in order if step.operands is None]
+
+
+class Subgraph:
+    """The steps behind some outputs, which are to be taken together.
+
+    steps     each step with what it reads, inputs before those who use them
+    operands  the memory that they read
+    form      the ops, and which values each of them reads
+    key       equal for what one program can do: the form and the attributes
+    keys      the random keys, as `Draw` counts them
+    """
+
+    __slots__ = ("form", "key", "keys", "operands", "outputs", "steps")
+
+    def __init__(self, outputs: Sequence[tuple[Step, int]]):
+        self.outputs = outputs
+        self.steps: list[tuple[Step, tuple[Any, ...]]] = []
+        places: dict[Any, int] = {}  # of each operand and each step
+        n_operands = count()
+        form: list[Any] = []
+        texts: list[str] = []
+        for step in ancestors(node for node, _ in outputs):
+            inputs = tuple([entry and locate(entry) for entry in step.inputs])
+            for value in inputs:
+                if value is None:
+                    form.append(None)
+                elif isinstance(value[0], Step):
+                    form.append((places[value[0]], value[1]))
+                else:
+                    if value not in places:
+                        places[value] = next(n_operands)
+                    form.append((places[value], value[2]))
+            places[step] = len(self.steps)
+            self.steps.append((step, inputs))
+            form.append(step.op)
+            texts.append(text_of(step.attrs))
+        self.operands: list[Operand] = [place for place in places if not isinstance(place, Step)]
+        self.form = (*form, *[(places[step], i) for step, i in outputs])
+        self.key = (*self.form, *texts)
+        self.keys = [step.attrs["rng"] for step, _ in self.steps if step.attrs.get("rng")]
+
+    def graph(self) -> tuple[list[Node], list[Entry]]:
+        """The same as a typed graph: variables for the operands, and the outputs."""
+        variables: list[Node] = []
+        values: dict[Any, Entry] = {}  # of each operand, and each output of a step
+        for i, operand in enumerate(self.operands):
+            variables.append(Node(None, f"x{i}", specs=(operand[2],)))
+            values[operand] = variables[i], 0
+        names, draws = NameManager(), map(Draw, count())
+        for step, inputs in self.steps:
+            attrs = {**step.attrs, "rng": next(draws)} if step.attrs.get("rng") else step.attrs
+            given = tuple([value and values[value] for value in inputs])
+            name = names.get(None, operator_hint(step.op.name))
+            node = Node(step.op, name, given, attrs, step.specs, site=step.site)
+            values.update({(step, i): (node, i) for i in range(len(step.specs))})
+        return variables, [values[entry] for entry in self.outputs]
+
+
+def text_of(attrs: dict[str, Any]) -> str:
+    """The attributes of a step as part of a key. A text tells apart 1, 1.0 and True."""
+    values = [(x.dtype, x.tolist()) if isinstance(x, np.ndarray) else x for x in attrs.values()]
+    return repr([pair for pair in zip(attrs, values) if pair[0] != "rng"])
+
+
+class LazyTask(ProgramTask):
+    """A subgraph as a task.
+
+    interpreted  the steps are taken one by one, for the program is for other numbers
+    began        it has run, or is running
+    """
+
+    __slots__ = ("began", "subgraph", "failures", "interpreted")
+
+    multi_step = True  # the program has the outputs already, whose values Ctrl-C must not take away
+    counts = 0  # the versions were counted as its steps were recorded
+
+    def __init__(
+        self, program: Program, interpreted: bool, subgraph: Subgraph, outputs: list[Operand],
+        last: Step,
+    ):  # fmt: skip
+        super().__init__(program, subgraph.operands, outputs, last.ctx, subgraph.keys)
+        self.site = last.site
+        self.subgraph = subgraph
+        self.interpreted = interpreted
+        self.began = False
+        self.failures: dict[Var, Failure] | None = None
+
+    def prepare(self) -> None:
+        """As for any task; but it is not skipped where a value is missing, for it does not need
+        every one for everything."""
+        super().prepare()
+        self.reads = ()
+
+    def run(self) -> None:
+        self.began = True
+        if not self.interpreted and not any(map(self._missing, self.inputs)):
+            try:
+                super().run()
+                return
+            except Exception:
+                self.failures = None  # whose it is, the steps will say
+        self.failures = run_quietly(self._one_by_one)
+
+    def keeps(self, var: Var) -> bool:
+        return any(chunk is var for chunk, _, _ in self.inputs)
+
+    def _missing(self, operand: Operand) -> Failure | None:
+        """Why an input's value is missing, if it is."""
+        error = operand[0].error
+        is_missing = error is not None and error.blocks(engine.current, self.seq)
+        return error.origin if is_missing else None  # type: ignore[union-attr]
+
+    def _one_by_one(self) -> dict[Var, Failure]:
+        """Take the steps one by one: which outputs are missing, and why."""
+        xp = device_of(self.ctx).xp
+        # The value of each operand and each output of a step, or why it is missing.
+        values: dict[Any, Any] = {x: self._missing(x) or array_of(x) for x in self.inputs}
+        for step, inputs in self.subgraph.steps:
+            given = [value and values[value] for value in inputs]
+            results: Any = [x for x in given if isinstance(x, Failure)][:1] * len(step.specs)
+            try:
+                results = results or [
+                    xp.ascontiguousarray(y).reshape(spec.shape)
+                    for y, spec in zip(compute(xp, step, given), step.specs)
+                ]
+            except Exception as problem:
+                results = [Failure(step.op.name, step.site, problem)] * len(step.specs)
+            values.update({(step, i): result for i, result in enumerate(results)})
+        failures: dict[Var, Failure] = {}
+        for entry, operand in zip(self.subgraph.outputs, self.outputs):
+            result, (chunk, _, spec) = values[entry], operand
+            if isinstance(result, Failure):
+                failures[chunk] = result
+                continue
+            try:
+                fresh = chunk.data is None
+                place = chunk.allocate(spec.shape, spec.dtype) if fresh else array_of(operand)
+                xp.copyto(place, result, casting="same_kind")
+            except Exception as problem:
+                failures[chunk] = Failure(entry[0].op.name, entry[0].site, problem)
+        return failures
+
+
+# -- the recorder ----------------------------------------------------------------------------------
 
 
 class _ThreadState(threading.local):
@@ -90,21 +320,21 @@ class Recorder:
     """What is recorded, of all threads. Nothing blocks under its lock; the engine's may be taken
     under it, never the other way round.
 
-    values   chunk -> (step, which output): what it will hold, newer than what the engine knows
-    sources  memory that steps read, by its operand with the identity of the chunk
-    live     steps that have not been pushed
-    scopes   that are open, of all threads
+    values  chunk -> (step, which output): what it will hold, newer than what the engine knows
+    memory  operand, with the identity of the chunk -> the step whose output is there
+    live    steps that have not been pushed
+    scopes  that are open, of all threads
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.values: WeakKeyDictionary[Chunk, tuple[Step, int]] = WeakKeyDictionary()
-        self.sources: WeakValueDictionary[tuple, Source] = WeakValueDictionary()
+        self.memory: WeakValueDictionary[tuple, Step] = WeakValueDictionary()
         self.live: WeakSet[Step] = WeakSet()
         self.scopes: set[Any] = set()
         self._programs: dict[tuple, Program] = {}
         self._forms: dict[tuple, list[Program]] = {}
-        # By device: bytes of sources since they were last added up.
+        # By device: bytes of memory that steps read, since they were last added up.
         self._fresh_nbytes: dict[Pool, int] = {}
         self._listener = _AllEventsListener()
 
@@ -117,10 +347,6 @@ class Recorder:
             if Scheduler.recorder is None:
                 instrument.add(self._listener)
                 Scheduler.recorder = self
-
-    def finish(self, scope: Any) -> None:
-        """Push what can still be read of what `scope` recorded."""
-        self._push([chunk for chunk, (step, _) in self._make_task() if step.scope is scope])
 
     def end(self, scope: Any) -> None:
         """A scope is over; after the last one nobody need tell us anything. Harmless when
@@ -141,10 +367,6 @@ class Recorder:
             steps = living(self.live)
         return sum(step.scope is scope for step in steps)
 
-    def _make_task(self) -> list[tuple[Chunk, tuple[Step, int]]]:
-        with self.lock:
-            return [(chunk, self.values[chunk]) for chunk in living(self.values)]
-
     # -- what the engine tells ---------------------------------------------------------------------
 
     def takes(self, task: Task) -> bool:
@@ -154,17 +376,22 @@ class Recorder:
             return True
         scope = thread_state.scope
         if scope is not None and engine_state.task is None and type(task) is OpTask and _pure(task):
-            self._record(task, scope)
+            with self.lock:
+                self._record(task, scope)
+                full = len(self.live) > MOST_STEPS or self._holds_too_much(task.outputs[0][0].pool)
+            if full:
+                self.push_all()
             return True
-        self._settle(task)
-        return False
+        return not self.settles([task])
 
     def settles(self, tasks: list[Task]) -> bool:
-        """True if tasks of finalizers may be pushed now."""
+        """True if tasks may be pushed now: after what must run before each of them, that is what it
+        reads, and who reads what it writes."""
         if self._busy:
             return False
         for task in tasks:
-            self._settle(task)
+            if self.values or self.memory:
+                self._push((*task.reads, *task.writes), task.writes)
         return True
 
     def run_for_wait(self, by: str, var: Var | None, write: bool = False) -> None:
@@ -177,7 +404,7 @@ class Recorder:
                 "not wait. Push what is to be done instead."
             )
         if var is None:
-            self._push([chunk for chunk, _ in self._make_task()])
+            self.push_all()
         elif isinstance(var, Chunk):
             self._push((var,), (var,) if write else ())
 
@@ -188,14 +415,6 @@ class Recorder:
     # -- recording ---------------------------------------------------------------------------------
 
     def _record(self, task: OpTask, scope: Any) -> None:
-        with self.lock:
-            self._note_step(task, scope)
-            pool = task.outputs[0][0].pool
-            full = len(self.live) > MOST_STEPS or self._holds_too_much(pool)
-        if full:
-            self._push([chunk for chunk, _ in self._make_task()])
-
-    def _note_step(self, task: OpTask, scope: Any) -> None:
         how = task.ctx, task.site or callsite.find(), scope
         inputs = tuple([None if x is None else self._read(x, how) for x in task.inputs])
         specs = tuple([spec for _, _, spec in task.outputs])
@@ -213,18 +432,29 @@ class Recorder:
         """What an operation reads, as a value of the graph. how: context, line and scope."""
         chunk, offset, spec = operand
         value = self.values.get(chunk)
-        return (self._source(operand), 0) if value is None else view(value, offset, spec, *how)
+        if value is not None:
+            return view(value, offset, spec, *how)
+        step = self.memory.get((id(chunk), offset, spec))
+        if step is None:
+            step = Step(None, (), {}, (spec,), how[0])
+            self._enter(step, [operand])
+        return step, step.operands.index(operand)
 
-    def _source(self, operand: Operand) -> Source:
-        """The variable that stands for an array in memory."""
-        chunk = operand[0]
-        key = (id(chunk), *operand[1:])
-        source = self.sources.get(key)
-        if source is None:
-            source = self.sources[key] = Source(operand)
+    def _enter(self, step: Step, operands: list[Operand | None]) -> None:
+        """The outputs of a step lie there."""
+        for operand in filter(None, operands):
+            chunk, offset, spec = operand
+            self.memory[id(chunk), offset, spec] = step
             pool = chunk.pool
             self._fresh_nbytes[pool] = self._fresh_nbytes.get(pool, 0) + chunk.weight
-        return source
+        step.operands = operands
+
+    def _chunks_read(self) -> set[Chunk]:
+        """The memory that steps read, or may read."""
+        found: set[Chunk] = set()
+        for step in living(self.memory):
+            found.update([operand[0] for operand in step.operands or () if operand])
+        return found
 
     def _holds_too_much(self, pool: Pool) -> bool:
         """True if steps alone keep more memory of a device alive than half of the pending bound."""
@@ -234,19 +464,16 @@ class Recorder:
         if self._fresh_nbytes.get(pool, 0) <= limit // 2:
             return False
         self._fresh_nbytes[pool] = 0
-        chunks = {source.operand[0] for source in living(self.sources)}
-        return sum(c.weight for c in chunks if c.weight and not c.held and c.pool is pool) > (
-            limit // 4
-        )
+        chunks = [c for c in self._chunks_read() if c.weight and not c.held and c.pool is pool]
+        return sum(chunk.weight for chunk in chunks) > limit // 4
 
     # -- pushing -----------------------------------------------------------------------------------
 
-    def _settle(self, task: Task) -> None:
-        """Push what must run before `task`: what it reads, and who reads what it writes."""
-        if not self.values and not self.sources:
-            return
-        chunks = (*task.reads, *task.writes)
-        self._push(chunks, task.writes)
+    def push_all(self, scope: Any = None) -> None:
+        """Push all that can still be read, of what `scope` recorded if one is given."""
+        with self.lock:
+            found = [(chunk, self.values[chunk][0]) for chunk in living(self.values)]
+        self._push([chunk for chunk, step in found if scope is None or step.scope is scope])
 
     def _push(self, chunks: Iterable[Any], overwritten: Iterable[Any] = ()) -> None:
         """Push the values of `chunks`, and those that are computed from what is in the chunks
@@ -286,14 +513,14 @@ class Recorder:
         """If it was pushed, so were its steps. Harmless when repeated."""
         if not (entered or task.began or task in engine.current.pending):
             return
-        steps = [step for step, _ in task.subgraph.rows]
+        steps = [step for step, _ in task.subgraph.steps]
         for step in steps:
-            if step.results is None:
-                chunks = [found.get((step, i)) for i in range(len(step.specs))]
-                step.results = [
-                    None if chunk is None else self._source((chunk, None, spec))
-                    for chunk, spec in zip(chunks, step.specs)
-                ]
+            if step.operands is None:
+                operands: list[Operand | None] = []
+                for i, spec in enumerate(step.specs):
+                    chunk = found.get((step, i))
+                    operands.append(None if chunk is None else (chunk, None, spec))
+                self._enter(step, operands)
         for entry, chunk in found.items():
             if self.values.get(chunk) == entry:
                 del self.values[chunk]
@@ -315,17 +542,21 @@ class Recorder:
         """
         values = [(chunk, self.values[chunk]) for chunk in living(self.values)]
         roots = {self.values[chunk][0] for chunk in chunks if chunk in self.values}
-        read = {source.operand[0] for source in living(self.sources)}
-        if not roots and read.isdisjoint(overwritten):
+        if not roots and self._chunks_read().isdisjoint(overwritten):
             return None, {}, False
-        live = ancestors(step for _, (step, _) in values)
+        live = set(ancestors(step for _, (step, _) in values))
         while True:
-            due = ancestors(roots)
+            due = set(ancestors(roots))
             targets = {entry: chunk for chunk, entry in values if entry[0] in due}
-            old = {*overwritten, *targets.values()}
-            new = {entry for entry, chunk in targets.items() if chunk in overwritten}
+            # Memory and values that will be overwritten.
+            old: set[Any] = {*overwritten, *targets.values()}
+            old.update([entry for entry, chunk in targets.items() if chunk in overwritten])
             rest = live - due
-            more = {step for step in rest if step.reads(old, new)}
+            more = {
+                step
+                for step in rest
+                if any(x in old or x[0] in old for x in map(locate, step.sources))
+            }
             if not more:
                 break
             roots |= more
@@ -337,10 +568,8 @@ class Recorder:
             due = {step for step in due if step.place == first}
             targets = {entry: chunk for entry, chunk in targets.items() if entry[0] in due}
         for step in rest:
-            for entry in step.sources:
-                origin, i = now(entry)
+            for origin, i, *_ in map(locate, step.sources):
                 if origin in due and (origin, i) not in targets:
-                    assert isinstance(origin, Step)
                     targets[origin, i] = Chunk(pool_of(origin.ctx), origin.specs[i].nbytes)
         entries = sorted(targets, key=lambda entry: (entry[0].number, entry[1]))
         subgraph = Subgraph(entries)
@@ -364,10 +593,9 @@ class Recorder:
             if len(self._programs) >= MOST_PROGRAMS:
                 self._programs.clear()
                 self._forms = {form: alike}
-            variables, outputs = subgraph.graph(NameManager())
-            program = Program("lazy", variables, simplify(outputs), place)
-            alike.append(program)
-            known = self._programs[key] = program
+            variables, outputs = subgraph.graph()
+            known = self._programs[key] = Program("lazy", variables, simplify(outputs), place)
+            alike.append(known)
             scope.compiled += 1
         scope._programs[known] = None
         return known, False
@@ -435,7 +663,7 @@ class lazy(Scope):
         self.outer = thread_state.scope
         undo.append(partial(recorder.end, self))
         recorder.begin(self)
-        undo.append(partial(recorder.finish, self))
+        undo.append(partial(recorder.push_all, self))
         swap(undo, thread_state, "scope", self)
         return self
 

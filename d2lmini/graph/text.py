@@ -140,7 +140,6 @@ def fit_line(line: str, width: int) -> list[str]:
 def view_text(node: Node) -> str | None:
     """What to write behind the name of the first input to have this op's result, which perhaps is
     a view of it (`try_view` says so); None for ops that compute."""
-    assert node.op is not None and node.specs is not None
     text = _VIEWS.get(node.op.name)
     return None if text is None else text(node)
 
@@ -164,13 +163,11 @@ def reshape_text(shape: Shape) -> str:
 
 
 def _shape(node: Node) -> Shape:
-    assert node.specs is not None
     return node.specs[0].shape
 
 
 def _to_shape(node: Node) -> str | None:
     data = node.inputs[0]
-    assert data is not None
     shape = _shape(node)
     return reshape_text(shape) if prod(shape) == spec_of(data).size else None
 

@@ -51,8 +51,17 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError, environment
-from d2lmini.graph.constant import CONSTANT
-from d2lmini.graph.ir import Draw, Entry, Inputs, Node, mutated_by, spec_of, topological, transform
+from d2lmini.graph.ir import (
+    CONSTANT,
+    Draw,
+    Entry,
+    Inputs,
+    Node,
+    mutated_by,
+    spec_of,
+    topological,
+    transform,
+)
 from d2lmini.ndarray.plan import infer, plan_of
 from d2lmini.ops.core import Shape, as_specs
 from d2lmini.ops.spec import Spec
@@ -107,7 +116,6 @@ def draw_numbers(entries: Sequence[Entry]) -> dict[Node, int]:
 
 def outputs_of(node: Node, inputs: Inputs, attrs: dict) -> tuple[Spec, ...]:
     """Specs of all outputs of a node, from those of its inputs."""
-    assert node.op is not None
     known = [spec_of(e) for e in inputs if e is not None]
     try:
         return plan_of(node.op, known, attrs).outputs
@@ -150,7 +158,6 @@ def listing(outputs: Sequence[Entry]) -> str:
 
 
 def _call(node: Node, names: dict[Node, str]) -> str:
-    assert node.op is not None
     if node.op is CONSTANT:
         return repr(node.attrs["value"])
     inputs = ["None" if e is None else _value(e, names) for e in node.inputs]
@@ -250,7 +257,6 @@ def _check(fine: bool, name: str, problem: str) -> None:
 
 def _check_attributes(node: Node) -> None:
     op = node.op
-    assert op is not None
     for attr in (*op.attr_names, *op.injects):
         _check(attr in node.attrs, node.name, f"attribute {attr!r} of {op.name} is not bound")
     for attr, value in node.attrs.items():
@@ -262,7 +268,6 @@ def _check_attributes(node: Node) -> None:
 
 def _check_specs(node: Node) -> None:
     op = node.op
-    assert op is not None and node.specs is not None
     known = [spec_of(e) for e in node.sources]
     try:
         given = as_specs(infer(op, known, node.attrs))

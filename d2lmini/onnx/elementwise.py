@@ -56,7 +56,6 @@ _FAMILIES = [f for f in FAMILIES.values() if f.onnx]
 
 @converts(*(op.name for f in _FAMILIES for op in f.ops))
 def _family(w: Writer, node: Node, x: str, y: str = "") -> str:
-    assert node.op is not None
     family = node.op.family
     if not y:
         y = _beside(w, node.attrs["scalar"], family.numbers)

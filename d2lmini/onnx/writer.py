@@ -46,7 +46,6 @@ def converts(
 
 def takes(node: Node) -> bool:
     """Is there a converter for this call?"""
-    assert node.op is not None
     when = getattr(node.op.onnx, "when", None)
     return node.op.onnx is not None and (when is None or when(node))
 
@@ -59,7 +58,6 @@ def takes_dtype(node: Node) -> bool:
     """Do ONNX's operators compute numbers of this dtype? Ours have meanings for integers that
     theirs do not have: a root is cut to an integer, and a quotient by 0 is 0."""
     op = node.op
-    assert op is not None
     if not node.sources or spec_of(node.sources[0]).dtype.kind not in "biu":
         return True
     name = op.name if op.family is None else op.family.name
@@ -69,7 +67,6 @@ def takes_dtype(node: Node) -> bool:
 def converter_of(w: Writer, node: Node) -> Converter:
     """How a call is said in ONNX; MXNetError if nothing says it."""
     op = node.op
-    assert op is not None
     has_integers = bool(node.sources) and w.x.dtype.kind in "biu"
     if has_integers and not takes_dtype(node):
         raise w.problem(f"has no converter for integers ({w.x.dtype}); cast them to float32")
@@ -149,7 +146,6 @@ class Writer:
     @property
     def op_name(self) -> str:
         """The op of the node that is being converted."""
-        assert self.here.op is not None
         return self.here.op.name
 
     @property

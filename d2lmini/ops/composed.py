@@ -10,7 +10,7 @@ attributes, as in `core`. An op without a formula, a *primitive*, has a kernel, 
 a rule for shapes; a composed op has the formula alone:
 
 - A call on arrays *interprets* the formula: one kernel after the other. A call that comes again and
-  again is compiled into one program, like a hybridized net (`Runner`, `graph/formulas.py`).
+  again is compiled into one program, like a hybridized net (`Runner`, `graph/program.py`).
 - A compiled graph contains the primitives of the formula, so that they join what stands before and
   behind.
 - The gradient is composed too: the formula's primitives are differentiated in reverse order.

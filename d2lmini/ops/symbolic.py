@@ -4,7 +4,7 @@ The formula of an elementwise op is written once, in `compute(xp, *arrays)`. If 
 `SymbolicModule` and each array is a `Proxy`, the module receives every call of a ufunc, with the
 dtypes that NumPy would use. So there is no second list of formulas that could differ from the ops.
 
-A subclass of the module decides what a call becomes: graph/steps.py makes a chain of NumPy's
+A subclass of the module decides what a call becomes: graph/lower.py makes a chain of NumPy's
 ufuncs, the add-on `cuda` makes lines of C, and this example makes text:
 
 >>> class Text(SymbolicModule):

@@ -70,7 +70,6 @@ def call_node(
 ) -> list[NDArray]:
     """The outputs of one node for these arrays. keys: of the trace that the node is from, if the
     node is to draw with one of them."""
-    assert node.op is not None
     draw = node.attrs.get("rng") if keys else None
     with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
         result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)

@@ -73,7 +73,6 @@ def _to_fixed_point(
 
 def _names(node: Node) -> Sequence[str]:
     """A name for each input of a node."""
-    assert node.op is not None
     n = len(node.inputs)
     return [f"input {i}" for i in range(n)] if node.op.variadic else node.op.input_names[:n]
 
@@ -101,7 +100,6 @@ def _label_shape(node: Node) -> Partial:
 def _visit(node: Node, found: dict[Entry, Partial]) -> None:
     """Infer all shapes that follow from one node."""
     op = node.op
-    assert op is not None
 
     def learn(what: str, entry: Entry, shape: Partial) -> None:
         try:
@@ -127,7 +125,6 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
 def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
-    assert op is not None
     if lacks_shape(op, node.attrs):
         return []
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
@@ -151,7 +148,6 @@ def _common(shapes: Sequence[tuple[int, ...]]) -> Partial:
 def _infer_with(node: Node, shapes: Sequence[Any], size: int) -> list[Any]:
     """The shapes of the outputs, with `size` for each unknown size and dtypes that the op takes."""
     op = node.op
-    assert op is not None
     names = [n for n, entry in zip(_names(node), node.inputs) if entry is not None]
     specs = [
         Spec(tuple([n or size for n in shape]), op.presumed_dtypes.get(name) or "float32")
@@ -204,7 +200,6 @@ def label_dtype(node: Node) -> Any:
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     """Infer all dtypes that follow from one node."""
     op = node.op
-    assert op is not None
     names = op.input_names if not op.variadic else [op.input_names[0]] * len(node.inputs)
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]

@@ -32,7 +32,7 @@ FILES = (
         for name in (
             "ndarray/dispatch.py", "ndarray/compute.py", "ops/update_multi.py", "ops/update.py",
             "ops/reduce.py", "ops/elementwise.py", "ops/activation.py", "ops/subscript.py",
-            "graph/call.py",
+            "graph/program.py",
             "device/parallel.py", "device/errstate.py",
         )
     ),

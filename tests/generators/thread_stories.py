@@ -73,7 +73,7 @@ import signal, threading
 from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 engine = mx.engine
 FILES = (*ENGINE_FILES, *(str(PACKAGE / name) for name in (
-    "ndarray/dispatch.py", "ndarray/compute.py", "graph/call.py",
+    "ndarray/dispatch.py", "ndarray/compute.py", "graph/program.py",
     "ops/update_multi.py", "autograd/backward_pass.py", "autograd/tape.py", "gluon/trainer.py",
     "device/parallel.py",
 )))

@@ -114,7 +114,10 @@ def test_ctrl_c_in_an_inline_call_leaves_everything_right():
     did not, the lock is free, the books agree, and the next call works."""
     f, inputs = layer(), arrays()
     want = f(*inputs).asnumpy()
-    files = (*ENGINE_FILES, *(str(PACKAGE / f) for f in ("ndarray/dispatch.py", "graph/call.py")))
+    files = (
+        *ENGINE_FILES,
+        *(str(PACKAGE / f) for f in ("ndarray/dispatch.py", "graph/program.py")),
+    )
     for k in range(10_000):
         gc.collect()
         before = storage.stats(cpu()).live

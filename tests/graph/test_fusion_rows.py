@@ -13,12 +13,11 @@ from graphs import assert_close, graphs
 from hypothesis import given, settings
 
 from d2lmini import autograd, engine, nd, sym
-from d2lmini.graph import fusion, rows
+from d2lmini.graph import fusion
 from d2lmini.graph.cached_op import CachedOp
-from d2lmini.graph.fusion import Statement, statements
+from d2lmini.graph.fusion import Cut, Statement, axes_of_reduction, is_reduction, statements
 from d2lmini.graph.lower import lower
 from d2lmini.graph.program import Program
-from d2lmini.graph.rows import Cut, axes_of_reduction, is_reduction
 
 # -- formulas --------------------------------------------------------------------------------------
 
@@ -163,8 +162,8 @@ def test_reductions_of_rows_do_not_depend_on_blocks(name, nbytes, monkeypatch):
     row = ROWS[name]
     arrays = arrays_of(row)
     want = cached(row)(*arrays).asnumpy()
-    monkeypatch.setattr(rows, "ONE_BLOCK", 0)
-    monkeypatch.setattr(rows, "BLOCK_BYTES", nbytes)
+    monkeypatch.setattr(fusion, "ONE_BLOCK", 0)
+    monkeypatch.setattr(fusion, "BLOCK_BYTES", nbytes)
     assert cached(row)(*arrays).asnumpy().tobytes() == want.tobytes()
     monkeypatch.setattr(fusion, "SMALLEST", 1 << 40)
     assert cached(row)(*arrays).asnumpy().tobytes() == want.tobytes()
@@ -191,9 +190,9 @@ def check_complete(found: list[Statement]) -> None:
 def put_everything_in_blocks(patch: pytest.MonkeyPatch) -> None:
     """In blocks of a few elements, of columns too."""
     patch.setattr(fusion, "SMALLEST", 2)
-    patch.setattr(rows, "ONE_BLOCK", 0)
-    patch.setattr(rows, "BLOCK_BYTES", 32)
-    patch.setattr(rows, "RUN_BYTES", 1)
+    patch.setattr(fusion, "ONE_BLOCK", 0)
+    patch.setattr(fusion, "BLOCK_BYTES", 32)
+    patch.setattr(fusion, "RUN_BYTES", 1)
 
 
 @given(graph=graphs())

@@ -34,7 +34,7 @@ def nothing_is_left():
     yield
     nd.waitall()
     gc.collect()
-    assert not recorder.values and not recorder.live and not recorder.sources
+    assert not recorder.values and not recorder.live and not recorder.memory
     assert Scheduler.recorder is None and not recorder.scopes
     assert recorder._listener not in instrument.listeners
 

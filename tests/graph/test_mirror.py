@@ -3,8 +3,6 @@ values, the memory pool for bytes."""
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from graphs import assert_close, evaluate, graphs
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from d2lmini import autograd, engine, nd, random, storage
 from d2lmini.gluon import HybridBlock, nn
-from d2lmini.graph.backward import cut_graph, min_cut, mirror, recompute, residuals
+from d2lmini.graph.backward import cut_graph, mirror, recompute, residuals
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import KEPT
 from d2lmini.graph.program import Program
@@ -56,27 +54,6 @@ def test_drawn_graphs_keep_fewer_bytes_and_give_the_same_bits(graph, compiled):
     assert after <= before
     for a, b in zip(expected, got, strict=True):
         assert_close(a, b, tolerance=0)
-
-
-@given(st.data())
-def test_a_minimum_cut_is_the_cheapest_of_all_cuts(data):
-    """Of random networks of six vertices, where all cuts can be tried."""
-    inner = "abcd"
-    pairs = [p for p in itertools.permutations(["s", *inner, "t"], 2) if p[0] != "t" != p[1:]]
-    pairs = [(a, b) for a, b in pairs if b != "s"]
-    chosen = data.draw(st.lists(st.sampled_from(pairs), unique=True, max_size=14))
-    edges = {pair: float(data.draw(st.integers(0, 9))) for pair in chosen}
-    found = min_cut(edges, "s", "t")
-
-    def cost(side: set[str]) -> float:
-        return sum(c for (a, b), c in edges.items() if a in side and b not in side)
-
-    sides = [{"s", *part} for k in range(5) for part in itertools.combinations(inner, k)]
-    assert sum(edges[e] for e in found) == min(map(cost, sides))
-    reached = {"s"}
-    for _ in inner:
-        reached |= {b for a, b in edges if a in reached and (a, b) not in found}
-    assert "t" not in reached
 
 
 # -- nets ------------------------------------------------------------------------------------------

@@ -23,11 +23,11 @@ from rows import by, over
 
 from d2lmini import MXNetError, nd, sym
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph import fusion, rows
+from d2lmini.graph import fusion
 from d2lmini.graph.ir import Draw, Node
+from d2lmini.graph.lower import steps_of
 from d2lmini.graph.plan import Life, arrange
 from d2lmini.graph.program import Program
-from d2lmini.graph.steps import steps_of
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.spec import Spec
 
@@ -132,9 +132,9 @@ def test_groups_equal_interpreter(graph):
     """Everything elementwise in groups, in blocks of a few elements."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "SMALLEST", 2)
-        patch.setattr(rows, "ONE_BLOCK", 0)
-        patch.setattr(rows, "BLOCK_BYTES", 32)
-        patch.setattr(rows, "RUN_BYTES", 1)
+        patch.setattr(fusion, "ONE_BLOCK", 0)
+        patch.setattr(fusion, "BLOCK_BYTES", 32)
+        patch.setattr(fusion, "RUN_BYTES", 1)
         joint = graph.with_gradients()
         program = Program("net", joint.variables, joint.outputs)
     check(program, joint)

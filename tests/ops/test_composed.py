@@ -9,7 +9,7 @@ from op_rows.table import OP_ROWS, find
 
 from d2lmini import autograd, cpu, nd
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph.formulas import compiled_formula
+from d2lmini.graph.program import compiled_formula
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.composed import COMPILED_CALL, Composed, interpret
 from d2lmini.ops.spec import Spec

@@ -7,7 +7,7 @@ import pytest
 from graphs import Graph, assert_close, evaluate
 
 from d2lmini.device.errstate import run_quietly
-from d2lmini.graph import rows
+from d2lmini.graph import fusion
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops.spec import Spec
@@ -21,8 +21,8 @@ def compiled(heads, shapes: dict, training: bool = False, dtype: str = "float32"
     variables, outputs = infer_types(entries, specs, training)
     graph = Graph(list(variables.values()), outputs, training)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "ONE_BLOCK", 0)
-        patch.setattr(rows, "BLOCK_BYTES", 1 << 16)  # several blocks, of no more than test data
+        patch.setattr(fusion, "ONE_BLOCK", 0)
+        patch.setattr(fusion, "BLOCK_BYTES", 1 << 16)  # several blocks, of no more than test data
         return Program("net", graph.variables, outputs, **options), graph
 
 
