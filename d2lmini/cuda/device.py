@@ -110,12 +110,9 @@ class CudaDevice(Device):
             if is_pinned(source):  # CUDA copies other memory to its own at once
                 stream.mark().wait()  # after this, other tasks may write to the source
         elif isinstance(target, np.ndarray):
-            is_flat = target.flags.c_contiguous
-            flat = target.reshape(-1) if is_flat else np.empty(target.size, target.dtype)
-            source.reshape(-1).get(stream=stream.handle, out=flat, blocking=False)
+            assert target.flags.c_contiguous
+            source.reshape(-1).get(stream=stream.handle, out=target.reshape(-1), blocking=False)
             stream.mark().wait()
-            if not is_flat:
-                target[...] = flat.reshape(target.shape)
         else:
             target.data.copy_from_device_async(source.data, source.nbytes, stream.handle)
 
@@ -129,12 +126,9 @@ class CudaDevice(Device):
     # -- other libraries ---------------------------------------------------------------------------
 
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
-        cuda = self.xp.cuda
-        # A CuPy pointer to the same memory, which keeps `owner` alive and does not use the pool.
-        memory = cuda.UnownedMemory(array.data.ptr, array.nbytes, owner, self.ordinal)
-        view = self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))
         # No work on the array is pending, so no stream has to wait.
-        return view.__dlpack__(**{**options, "stream": -1})
+        lease = self.pool.make_lease(array, owner)
+        return lease.__dlpack__(**{**options, "stream": -1})
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
         # Call __dlpack__ on this thread, on whose current stream the other library has pending
@@ -169,9 +163,10 @@ class CudaDevice(Device):
         self.trim()
         return call()
 
-    def trim(self) -> None:
-        """Free the memory cached for reuse, on a thread that runs a task of this device."""
-        lane = self.lane_here()
+    def trim(self, lane: StreamWorker | None = None) -> None:
+        """Free the memory cached for reuse, on a thread that has `lane`: by default, whose task it
+        runs."""
+        lane = lane or self.lane_here()
         lane.free_pending(at_once=True)
         for other in self._lanes.values():
             if other is not lane and other.busy.acquire(blocking=False):

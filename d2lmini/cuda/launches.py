@@ -42,7 +42,7 @@ from d2lmini.context import Context
 from d2lmini.cuda.current import NotRecorded, recording_into
 from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.cuda.memory import Block, is_short_of_memory
-from d2lmini.cuda.recorder import At, RecordedKey, Recorder, Step
+from d2lmini.cuda.recorder import RecordedKey, Recorder, Step
 from d2lmini.graph.ir import Draw, Node, spec_of
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import Arenas, Life, arrange
@@ -74,6 +74,7 @@ class Launches:
     graphs        the CUDA graphs made of them, for a program that wants some
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
+    fixed         where constants and intermediate results begin; None before the lane says so
     again         launches with other numbers each time: what gives them, the first, and the first
                   behind them
     """
@@ -93,37 +94,31 @@ class Launches:
         self.mutated = [i for i, (chunk, _, _) in enumerate(inputs) if chunk in task.writes]
         self.is_map = recorder.maps == len(steps) == 1
         self.predicted_us = 2.0 + sum([place.nbytes for place in places]) / BYTES_PER_US
-        # The arrays of all steps: those that begin inputs and outputs, parts of these, constants,
-        # and intermediate results, which share memory where their lives do not meet.
-        used: dict[At, list[int]] = {}
+        # Where the arrays of all steps begin: inputs and outputs, parts of these, constants, and
+        # intermediate results, which share memory where their lives do not meet.
+        lives: dict[int, list[int]] = {}
         for i, step in enumerate(steps):
             for at in step.memory:
-                used.setdefault(at, []).append(i)
-        lives = {}
-        for at, of in used.items():
-            if at.base >= n and at.base not in recorder.constants:
-                begin, end = lives.get(at.base, (of[0], of[-1]))
-                lives[at.base] = min(begin, of[0]), max(end, of[-1])
-        plan = arrange([Life("", places[base].nbytes, *life) for base, life in lives.items()])
-        offsets = dict(zip(lives, plan.offsets))
-        xp = lane.device.xp
+                lives.setdefault(at.base, []).append(i)
+        xp, constants = lane.device.xp, recorder.constants
+        own = [base for base in lives if base >= n and base not in constants]
+        plan = arrange([Life("", places[k].nbytes, lives[k][0], lives[k][-1]) for k in own])
+        offsets = dict(zip(own, plan.offsets))
+        arrays = {base: xp.asarray(constants[base]) for base in lives if base in constants}
+        used = dict.fromkeys([at for step in steps for at in step.memory])
         self._parts = [at for at in used if at.base < n and at.offset]
-        constants = [at for at in used if at.base in recorder.constants]
-        arrays = {at.base: xp.asarray(recorder.constants[at.base]) for at in constants}
-        self._constants = [arrays[at.base].data + at.offset for at in constants]
-        scratch = [at for at in used if at.base in lives]
-        self._offsets = [offsets[at.base] + at.offset for at in scratch]
-        self._scratch: list[Any] = []
-        self._memory: Any = None
-        self._lane, self._nbytes = lane, plan.nbytes
+        fixed = [at for at in used if at.base >= n]
+        self._fixed = [(arrays.get(at.base), at.offset + offsets.get(at.base, 0)) for at in fixed]
+        self.fixed: list[Any] | None = None if fixed else []
+        self._lane, self._nbytes = lane, max(plan.nbytes, 1)
         index = {at: at.base for at in used}
-        index |= {at: n + i for i, at in enumerate([*self._parts, *constants, *scratch])}
+        index |= {at: n + i for i, at in enumerate([*self._parts, *fixed])}
         self._numbers: list[list[Any]] = [[()] for _ in steps]
         self.steps = [
             _bind(lane, step, [index[at] for at in step.memory], cell)
             for step, cell in zip(steps, self._numbers)
         ]
-        is_plain = len(steps) == 1 and len(used) == len([at for at in used if index[at] < n])
+        is_plain = len(steps) == 1 and max(index.values()) < n
         self.run = self.steps[0] if is_plain else self._run_all
         self.given = given if recorder.calls and given else None
         self.again = [
@@ -149,13 +144,13 @@ class Launches:
 
     def places(self, memory: list[Any]) -> list[Any]:
         """Where the arrays of the steps begin."""
-        if self._nbytes:
+        if self.fixed is None:
             scratch = self._lane.scratch(self._nbytes)
-            if scratch is not self._memory:
-                self._memory = scratch
-                self._scratch = [scratch.data + offset for offset in self._offsets]
+            self.fixed = [
+                (scratch if array is None else array).data + offset for array, offset in self._fixed
+            ]
         parts = [memory[base] + offset for base, offset in self._parts]
-        return [*memory, *parts, *self._constants, *self._scratch]
+        return [*memory, *parts, *self.fixed]
 
     def _run_all(self, memory: list[Any]) -> None:
         places = self.places(memory)

@@ -26,8 +26,7 @@ d2lmini.cuda.current.NotRecorded: add.reduce
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from math import prod
+from functools import partial, partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,9 +59,8 @@ class Place(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         """A view; a single element would be its value, which is not known here."""
-        if any(
-            [isinstance(k, (np.ndarray, list)) for k in (key if type(key) is tuple else (key,))]
-        ):
+        keys = key if type(key) is tuple else (key,)
+        if any([isinstance(k, (np.ndarray, list)) for k in keys]):
             raise NotRecorded("elements by index")
         part = super().__getitem__(key)
         if not isinstance(part, Place):
@@ -72,7 +70,7 @@ class Place(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         """A copy into a view. (`x[...] += y` ends with a copy of a view into itself.)"""
         view = self[key]
-        if not isinstance(value, Place) or _layout(value) != _layout(view):
+        if not (isinstance(value, Place) and _layout(value) == _layout(view)):
             self.recorder.copyto(view, value)
 
     @property
@@ -104,11 +102,8 @@ def _layout(array: Place) -> tuple:
     return array.ctypes.data, array.shape, array.strides
 
 
-def _refuse(name: str) -> Callable[..., Any]:
-    def refuse(*_args: Any, **_kwargs: Any) -> Any:
-        raise NotRecorded(name)
-
-    return refuse
+def _refuse(_place: Place, name: str, *_args: Any, **_options: Any) -> Any:
+    raise NotRecorded(name)
 
 
 for _name in (
@@ -116,7 +111,7 @@ for _name in (
     "argmax argmin argpartition argsort choose compress dot flatten nonzero partition put repeat "
     "searchsorted sort tobytes trace"
 ).split():
-    setattr(Place, _name, _refuse(_name))
+    setattr(Place, _name, partialmethod(_refuse, _name))
 
 
 class RecordedKey:
@@ -294,10 +289,7 @@ class Recorder(Recording):
         made(self, *arrays, place)
         return place
 
-    @property
-    def ndarray(self) -> type[Place]:
-        """The class of arrays."""
-        return Place
+    ndarray = Place
 
     def __eq__(self, other: object) -> bool:  # tables by module keep one entry for all recorders
         return isinstance(other, Recorder)
@@ -324,15 +316,8 @@ class Recorder(Recording):
         self, program: Any, arrays: Sequence[Place], places: Sequence[Any], keys: Any = ()
     ) -> list[Place]:
         """The outputs of a compiled program, as by `Program.run`."""
-        nbytes = program.arena_nbytes
-        block = self.empty((nbytes,), np.uint8) if nbytes else None
-
-        def arena(offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
-            assert block is not None
-            nbytes = prod(shape) * np.dtype(dtype).itemsize
-            return block[offset : offset + nbytes].view(dtype).reshape(shape)
-
-        return program.bind(arena, self)(arrays, places, keys)  # type: ignore[no-any-return]
+        run = program.bind(lambda _, shape, dtype: self.empty(shape, dtype), self)
+        return run(arrays, places, keys)  # type: ignore[no-any-return]
 
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
         """Write down a launch."""

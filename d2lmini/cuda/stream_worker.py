@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
@@ -92,7 +92,7 @@ class StreamWorker:
         self.spares: dict[tuple, list[Any]] = {}
         self.launches: dict[Any, Any] = {}
         self.reasons: dict[Any, str] = {}
-        self._times: dict[Any, int] = {}
+        self._times: Counter = Counter()
         self._calls: dict[Any, weakref.ref] = {}
         self._scratch: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
@@ -105,8 +105,7 @@ class StreamWorker:
         """The stream, made once: CuPy's pool identifies its arenas by stream."""
         cuda = self.device.xp.cuda
         with cuda.Device(self.device.ordinal):
-            made = Stream(cuda, cuda.Stream(non_blocking=True), self)
-        return made
+            return Stream(cuda, cuda.Stream(non_blocking=True), self)
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -129,8 +128,7 @@ class StreamWorker:
         stream = self.stream
         self.free_pending()
         stream.begin(task.shared, task.writes)
-        is_observed = instrument.issuing
-        if is_observed:
+        if is_observed := instrument.issuing:
             instrument.emit("issue", task, self)
         try:
             (self._issue_of(task, is_worker=True) or task.run)()
@@ -196,9 +194,9 @@ class StreamWorker:
         if key not in self._calls:
             known = self.launches, self.reasons, self._times, self._calls
             self._calls[key] = weakref.ref(call, lambda _: [d.pop(key, None) for d in known])
-        times = self._times[key] = self._times.get(key, 0) + 1
+        self._times[key] += 1
         ufunc = call.op.ufunc if isinstance(call, CallPlan) else None
-        if ufunc is not None and ufunc.__name__ in EXACT and times <= BEFORE:
+        if ufunc is not None and ufunc.__name__ in EXACT and self._times[key] <= BEFORE:
             return
         try:
             self.launches[key] = Launches(self, call, task)
@@ -220,9 +218,15 @@ class StreamWorker:
         """Memory for intermediate results: the same for all programs of this lane, whose work is
         done in order."""
         if self._scratch is None or self._scratch.nbytes < nbytes:
-            self._scratch = None
+            self._drop_scratch()
             self._scratch = self.allocate(Spec((nbytes,), np.uint8))
         return self._scratch
+
+    def _drop_scratch(self) -> None:
+        self._scratch = None
+        for launches in self.launches.values():
+            if launches.fixed:
+                launches.fixed = None
 
     # -- called by marks, copies and the profiler --------------------------------------------------
 
@@ -265,11 +269,10 @@ class StreamWorker:
         if outer is self:
             yield
             return
-        stack = ExitStack()
-        cupy = self.device.xp
-        stack.enter_context(cupy.cuda.Device(self.device.ordinal))
+        cuda, stack = self.device.xp.cuda, ExitStack()
+        stack.enter_context(cuda.Device(self.device.ordinal))
         stack.enter_context(self.stream.handle)
-        stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
+        stack.enter_context(cuda.using_allocator(self.device.allocate))
         thread_state.lane = self
         if scheduler.thread_state.pool is not None and outer is None:
             # The thread serves only this lane, and never leaves it.
@@ -302,17 +305,17 @@ class StreamWorker:
         while self.waiting and self.waiting[0].is_unused:
             self.waiting.popleft().free()
         if at_once:
-            for block in self.waiting:
-                if not block.foreign:
-                    self.stream.wait(block.order.marks(True))
-                    block.free()
-            self.waiting = deque(block for block in self.waiting if block.foreign)
+            for block in [block for block in self.waiting if not block.foreign]:
+                self.stream.wait(block.order.marks(True))
+                self.waiting.remove(block)
+                block.free()
             for launches in self.launches.values():
                 if launches.graphs is not None:
                     launches.graphs.restart()
             for spares in self.spares.values():
                 spares.clear()
-            self._scratch = None
+            self._drop_scratch()
+            self.launches.clear()  # they are prepared again
 
 
 # -- launches and their arrays ---------------------------------------------------------------------
@@ -396,40 +399,31 @@ def prepare_issue(
     if marks and not stream.has_seen(marks):
         stream.wait(marks)
 
-    def launch() -> None:
-        """Once more if a library finds no memory, after cached memory was freed."""
-        try:
-            found.run(memory)
-        except Exception as problem:
-            if not is_short_of_memory(problem):
-                raise lane.device.task_error(problem) from None
-            outer, thread_state.lane = thread_state.lane, lane
-            try:
-                lane.device.trim()
-            finally:
-                thread_state.lane = outer
-            found.run(memory)
-        for chunk, array, spares in fresh:
-            block = chunk.block = Block(array, lane, spares)
-            with lock:
-                chunk.order = block.order
-                chunk.own(array)
-
     def issue() -> None:
-        """The same on a caller's thread: behind the open mark of the stream (lock held)."""
+        """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
         mark = stream.open_mark()
         for order in reads:
             order.readers[stream] = mark
         for order in writes:
             order.record_write(mark, {})
-        launch()
-        for chunk, _, _ in fresh:
-            chunk.order.writer = mark
+        try:
+            found.run(memory)
+        except Exception as problem:
+            if not is_short_of_memory(problem):
+                raise lane.device.task_error(problem) from None
+            lane.device.trim(lane)
+            found.run(memory)
+        for chunk, array, spares in fresh:
+            block = chunk.block = Block(array, lane, spares)
+            block.order.writer = mark
+            with lock:
+                chunk.order = block.order
+                chunk.own(array)
         stream.us += found.predicted_us
-        if stream.us > MARK_US:
+        if stream.us > MARK_US and not is_worker:
             mark.close()
 
-    return launch if is_worker else issue
+    return issue
 
 
 # -- calls without a task --------------------------------------------------------------------------
@@ -462,9 +456,8 @@ def issue_call(
         if x._ctx is not ctx:
             return None
         operands.append((x._chunk, x._offset, x._spec))
-    outputs: list[Operand] = []
-    for spec in launches.specs:
-        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
+    pool = lane.device.pool
+    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
     with lock:
         if not lane.busy.acquire(False):
             return None
@@ -474,7 +467,10 @@ def issue_call(
                 return None
             issue()
         except Exception as error:
-            _fail(launches.name, outputs, lane.device.task_error(error))
+            failure = Failure(launches.name, callsite.find(), lane.device.task_error(error))
+            for chunk, _, _ in outputs:
+                chunk.error = failure
+            current.reports.add(failure, current._sequence, keep=False)
         finally:
             lane.busy.release()
         current.inlined += 1
@@ -484,14 +480,6 @@ def issue_call(
             chunk.filled = True  # type: ignore[attr-defined]
         results.append(wrap(chunk, spec, ctx, kind=kind))
     return results
-
-
-def _fail(name: str, outputs: Sequence[Operand], problem: Exception) -> None:
-    """Keep the error of a call on its outputs (lock held)."""
-    failure = Failure(name, callsite.find(), problem)
-    for chunk, _, _ in outputs:
-        chunk.error = failure
-    engine.current.reports.add(failure, engine.current._sequence, keep=False)
 
 
 def issue_op(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
