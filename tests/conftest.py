@@ -120,8 +120,9 @@ def cupy():
 @pytest.fixture
 def gpus(cupy):
     """The same two, as devices; what was lost on them is forgotten in the end."""
+    from gpu_kinds import logical_gpus
+
     from d2lmini import engine
-    from d2lmini.cuda.device import logical_gpus
 
     with logical_gpus(2) as contexts:
         yield contexts

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker
 
 
+class NotRecorded(Exception):
+    """What a program asks of CuPy besides launches (`recorder`)."""
+
+
 class _ThreadState(threading.local):
     """Per thread: the lane whose device and stream are current, the scope that restores the
     previous ones, and the recording in progress. A worker's scope is dropped with its thread and on
@@ -27,17 +31,11 @@ class _ThreadState(threading.local):
 thread_state = _ThreadState()
 
 
-def with_memory(call: Callable[[], Any]) -> Any:
-    """Return `call()`; on a lane's thread, with a second try (`CudaDevice.retry`)."""
-    lane = thread_state.lane
-    return call() if lane is None else lane.device.retry(call)
-
-
 def outside(call: Callable[[], Any]) -> None:
     """Make a call whose launches have other numbers each time, such as a random key: now, or at
     each repetition of the recording in progress, which asks it for the numbers of its launches."""
     if thread_state.recorder is None:
-        with_memory(call)
+        call()
     else:
         thread_state.recorder.outside(call)
 

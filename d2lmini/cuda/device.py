@@ -5,8 +5,8 @@
     y = nd.dot(x, x)
     y.wait_to_read()                            # here the host waits for the GPU
 
-`gpu(i)` is CUDA's device i. On a machine with one GPU, `logical_gpus(n)` makes n devices on it,
-each with its own streams and memory pool, for programs (and tests) that need several devices.
+`gpu(i)` is CUDA's device i. On a machine with one GPU, D2LMINI_LOGICAL_GPUS=n makes n devices on
+it, each with its own streams and memory pool, for programs that need several devices.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError, environment
-from d2lmini.base.scopes import Scope, Undo
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import current, module
 from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
-from d2lmini.cuda.cuda_graph import CapturedGraphs, capture_lock
+from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.cuda.stream_worker import StreamWorker
-from d2lmini.device import devices
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
@@ -92,7 +90,7 @@ class CudaDevice(Device):
 
     def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:
         # Imported here: to find out whether there are GPUs, no compiler is needed.
-        from d2lmini.cuda.issue import push_program
+        from d2lmini.cuda.stream_worker import push_program
 
         if static:
             program.replays = CapturedGraphs(program.name)
@@ -112,12 +110,9 @@ class CudaDevice(Device):
             if is_pinned(source):  # CUDA copies other memory to its own at once
                 stream.mark().wait()  # after this, other tasks may write to the source
         elif isinstance(target, np.ndarray):
-            is_flat = target.flags.c_contiguous
-            flat = target.reshape(-1) if is_flat else np.empty(target.size, target.dtype)
-            source.reshape(-1).get(stream=stream.handle, out=flat, blocking=False)
+            assert target.flags.c_contiguous
+            source.reshape(-1).get(stream=stream.handle, out=target.reshape(-1), blocking=False)
             stream.mark().wait()
-            if not is_flat:
-                target[...] = flat.reshape(target.shape)
         else:
             target.data.copy_from_device_async(source.data, source.nbytes, stream.handle)
 
@@ -131,12 +126,9 @@ class CudaDevice(Device):
     # -- other libraries ---------------------------------------------------------------------------
 
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
-        cuda = self.xp.cuda
-        # A CuPy pointer to the same memory, which keeps `owner` alive and does not use the pool.
-        memory = cuda.UnownedMemory(array.data.ptr, array.nbytes, owner, self.ordinal)
-        view = self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))
         # No work on the array is pending, so no stream has to wait.
-        return view.__dlpack__(**{**options, "stream": -1})
+        lease = self.pool.make_lease(array, owner)
+        return lease.__dlpack__(**{**options, "stream": -1})
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
         # Call __dlpack__ on this thread, on whose current stream the other library has pending
@@ -171,9 +163,10 @@ class CudaDevice(Device):
         self.trim()
         return call()
 
-    def trim(self) -> None:
-        """Free the memory cached for reuse, on a thread that runs a task of this device."""
-        lane = self.lane_here()
+    def trim(self, lane: StreamWorker | None = None) -> None:
+        """Free the memory cached for reuse, on a thread that has `lane`: by default, whose task it
+        runs."""
+        lane = lane or self.lane_here()
         lane.free_pending(at_once=True)
         for other in self._lanes.values():
             if other is not lane and other.busy.acquire(blocking=False):
@@ -241,10 +234,10 @@ def find() -> list[Device]:
     device for each GPU."""
     found = module.count()
     asked = environment.read("D2LMINI_LOGICAL_GPUS") or found
-    return _over(asked if found else 0, found)
+    return make_devices(asked if found else 0, found)
 
 
-def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
+def make_devices(n: int, found: int, memory: int | None = None) -> list[Device]:
     """n devices; device i is on GPU i % found, with at most `memory` bytes of arrays."""
     made = [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
     if n > 1:
@@ -252,30 +245,6 @@ def _over(n: int, found: int, memory: int | None = None) -> list[Device]:
         for device in made:
             device.sums = sums
     return list(made)
-
-
-class logical_gpus(Scope):
-    """A scope in which gpu(0) to gpu(n - 1) are separate devices on the available GPUs, several on
-    each if n is larger; `as` gives the list of contexts. `memory`: limit in bytes for the arrays on
-    each device; None: the GPU's memory.
-
-    MXNetError if there is no GPU. Waits at its begin and end, as `virtual_gpus` does.
-    """
-
-    def __init__(self, n: int, memory: int | None = None):
-        found = module.count()
-        if not found:
-            raise MXNetError(f"logical_gpus: {module.missing()}")
-        self.devices = _over(n, found, memory)
-
-    def _begin(self, undo: Undo) -> list[Context]:
-        engine.current.wait_idle("logical_gpus")
-        undo.append(partial(devices.install, *devices.state()))
-        devices.install(self.devices, None)
-        return [device.ctx for device in self.devices]
-
-    def close(self) -> None:
-        engine.current.wait_idle("logical_gpus")
 
 
 def _after_fork_in_child() -> None:

@@ -43,17 +43,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from d2lmini.cuda.kernels.elementwise import (
-    Operand,
-    Shape,
-    complete,
-    elementwise,
-    threads_for,
-)
+from d2lmini.cuda.kernels.formulas import Operand, Shape, complete, elementwise, reduction
 from d2lmini.cuda.kernels.launch import Kernel
-from d2lmini.cuda.kernels.reductions import reduction
-from d2lmini.cuda.kernels.stages import Stages
-from d2lmini.cuda.kernels.symbols import names
+from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.graph.fusion import (
     Statement,
     axes_of_reduction,
@@ -103,7 +95,7 @@ def is_in_c(node: Node) -> bool:
     """True if this node can be written in C; the kernels have no bfloat16."""
     if has_bfloat16([*(node.specs or ()), *map(spec_of, node.sources)]):
         return False
-    body = Stages()
+    body = Body(has_groups=True)
     try:
         value_of(node, [e and body.add_input("x", spec_of(e).dtype) for e in node.inputs])
     except NotTraceable:
@@ -130,18 +122,16 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
     axes = next(filter(None, map(axes_of_rows, nodes)), None)
     if axes is None:
         made = elementwise(_title(nodes), operands, domain, formula)
-        count = prod(domain)
-        kernels: tuple[tuple[Kernel, int], ...] = ((made, threads_for(made, count)),)
-        sizes: tuple[int, ...] = (count,)
     else:
         outs = [Operand(spec_of(e).dtype, _kept(e, domain)) for e in results]
-        kernels, partial, sizes = reduction(_title(nodes), operands, domain, axes, outs, formula)
-        if partial is not None:
-            arrays.append(writer.identifier("partial"))
-            writer.write(f"{arrays[-1]} = xp.empty({partial[1]}, {writer.dtype(partial[0])})")
-    for made, threads in kernels:
-        arguments = ["xp", str(threads), *arrays, *map(str, sizes)]
-        writer.write(f"{writer.kernel(made)}({', '.join(arguments)})", nodes[-1])
+        made = reduction(_title(nodes), operands, domain, axes, outs, formula)
+    if made.partial is not None:
+        dtype, size = made.partial
+        arrays.append(writer.identifier("partial"))
+        writer.write(f"{arrays[-1]} = xp.empty({size}, {writer.dtype(dtype)})")
+    for kernel, threads in made.kernels:
+        arguments = ["xp", str(threads), *arrays, *map(str, made.sizes)]
+        writer.write(f"{writer.kernel(kernel)}({', '.join(arguments)})", nodes[-1])
 
 
 def _kept(entry: Entry, domain: Shape) -> Shape:

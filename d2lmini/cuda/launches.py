@@ -1,4 +1,4 @@
-"""The recorded launches of a call, ready to be repeated: all arguments but addresses are prepared.
+"""The recorded launches of a call, ready to be repeated: one by one, or as a CUDA graph.
 
 A call is one of a program or of an op. `record` runs it once on stand-ins (`recorder`); `Launches`
 binds what was written down to a lane: kernels are compiled, numbers packed, calls of cuBLAS made
@@ -7,33 +7,51 @@ ready. To repeat it, the host fills in where the arrays begin.
 Some numbers differ from call to call: the keys of random numbers, the learning rates of an
 optimizer's step. Launches with such numbers were made by functions that the recorder has kept
 (`current.outside`); before a call with other numbers these functions are asked again.
+
+With `hybridize(static_alloc=True, static_shape=True)` a program's launches become CUDA graphs.
+While a stream is captured, nothing runs: CUDA records each launch with its arguments, which are
+addresses and numbers. The graph repeats all launches by one call, in the very same memory. So a
+`Graph`, one capture of a program's launches, replays only where every array lies where it lay at
+the capture:
+
+    an input    If it is the same memory as at the call before (a parameter), or the result of
+                another graph (an activation that backward reads), the graph contains its address.
+                Otherwise (a batch) it is first copied to memory of the graph.
+    an output   If it has a given place (a gradient), the graph contains that place. Otherwise the
+                graph writes to its own memory, and the result is an array in that memory.
+
+While such a result is alive, its graph is not replayed: the next call replays or captures another
+graph, with its own memory. When there are too many graphs, the launches run one by one. So no
+result is ever overwritten, and no result is copied.
+
+Launches that have other numbers each time, such as random keys, run between two graphs. A program
+that has no launches (`launches`) has no graphs; `CapturedGraphs.reason` says why.
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.current import recording_into
+from d2lmini.cuda.current import NotRecorded, recording_into
 from d2lmini.cuda.kernels.launch import THREADS
-from d2lmini.cuda.products import library_of
-from d2lmini.cuda.recorder import (
-    CopyStep,
-    GemmStep,
-    NotRecorded,
-    RecordedKey,
-    Recorder,
-    Step,
-    ZeroStep,
-)
+from d2lmini.cuda.memory import Block, is_short_of_memory
+from d2lmini.cuda.recorder import RecordedKey, Recorder, Step
 from d2lmini.graph.ir import Draw, Node, spec_of
 from d2lmini.graph.passes import simplify
-from d2lmini.graph.plan import Arenas
+from d2lmini.graph.plan import Arenas, Life, arrange
 from d2lmini.graph.program import Program
-from d2lmini.ndarray.compute import OpTask
+from d2lmini.ndarray.compute import Operand, OpTask
 from d2lmini.ndarray.plan import CallPlan
+
+if TYPE_CHECKING:
+    from d2lmini.cuda.stream_worker import StreamWorker
 
 #: The threads of a block of all launches.
 BLOCK = (THREADS, 1, 1)
@@ -52,20 +70,16 @@ class Launches:
     mutated       which inputs the call changes
     is_map        one elementwise launch: an output may overwrite an input, element by element
     predicted_us  of the GPU's work, roughly
-    run           puts the launches on the stream; takes where the inputs and outputs begin
     given         what differed between calls at the last one; None if nothing does
     graphs        the CUDA graphs made of them, for a program that wants some
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
-    ranges        the first and the last step, exclusively, of launches with other numbers each time
+    fixed         where constants and intermediate results begin; None before the lane says so
+    again         launches with other numbers each time: what gives them, the first, and the first
+                  behind them
     """
 
-    __slots__ = (
-        "_beyond", "_fixed", "_numbers", "_recorder", "given", "graphs", "inputs", "is_map",
-        "mutated", "name", "predicted_us", "ranges", "run", "spares", "specs", "steps",
-    )  # fmt: skip
-
-    def __init__(self, lane: Any, call: Any, task: Any):
+    def __init__(self, lane: StreamWorker, call: Any, task: Any):
         given = [*given_of(task)]
         recorder, n = record(call, lane.device.ctx, task, given)
         places, steps = recorder.places, recorder.steps
@@ -80,31 +94,36 @@ class Launches:
         self.mutated = [i for i, (chunk, _, _) in enumerate(inputs) if chunk in task.writes]
         self.is_map = recorder.maps == len(steps) == 1
         self.predicted_us = 2.0 + sum([place.nbytes for place in places]) / BYTES_PER_US
-        xp = lane.device.xp
-        scratch = {
-            number: xp.asarray(recorder.constants[number])
-            if number in recorder.constants
-            else lane.scratch(number - n, place.nbytes)
-            for number, place in enumerate(places)
-            if number >= n
-        }
+        # Where the arrays of all steps begin: inputs and outputs, parts of these, constants, and
+        # intermediate results, which share memory where their lives do not meet.
+        lives: dict[int, list[int]] = {}
+        for i, step in enumerate(steps):
+            for at in step.memory:
+                lives.setdefault(at.base, []).append(i)
+        xp, constants = lane.device.xp, recorder.constants
+        own = [base for base in lives if base >= n and base not in constants]
+        plan = arrange([Life("", places[k].nbytes, lives[k][0], lives[k][-1]) for k in own])
+        offsets = dict(zip(own, plan.offsets))
+        arrays = {base: xp.asarray(constants[base]) for base in lives if base in constants}
         used = dict.fromkeys([at for step in steps for at in step.memory])
-        self._beyond = [at for at in used if at.base < n and at.offset]
+        self._parts = [at for at in used if at.base < n and at.offset]
         fixed = [at for at in used if at.base >= n]
-        self._fixed = [scratch[at.base].data + at.offset for at in fixed]
+        self._fixed = [(arrays.get(at.base), at.offset + offsets.get(at.base, 0)) for at in fixed]
+        self.fixed: list[Any] | None = None if fixed else []
+        self._lane, self._nbytes = lane, max(plan.nbytes, 1)
         index = {at: at.base for at in used}
-        index |= {at: n + i for i, at in enumerate([*self._beyond, *fixed])}
-        numbers: list[list[Any]] = [[()] for _ in steps]
+        index |= {at: n + i for i, at in enumerate([*self._parts, *fixed])}
+        self._numbers: list[list[Any]] = [[()] for _ in steps]
         self.steps = [
             _bind(lane, step, [index[at] for at in step.memory], cell)
-            for step, cell in zip(steps, numbers)
+            for step, cell in zip(steps, self._numbers)
         ]
-        is_plain = len(steps) == 1 and not self._beyond and not fixed
+        is_plain = len(steps) == 1 and max(index.values()) < n
         self.run = self.steps[0] if is_plain else self._run_all
         self.given = given if recorder.calls and given else None
-        self._numbers = numbers
-        self._recorder = recorder if recorder.calls else None
-        self.ranges = [(first, last) for _, first, last in recorder.calls]
+        self.again = [
+            (partial(recorder.launch_again, *call), call[1], call[2]) for call in recorder.calls
+        ]
         self.graphs = call.replays if isinstance(call, Program) else None
         if self.graphs is not None:
             self.graphs.restart()
@@ -114,9 +133,9 @@ class Launches:
         needs other launches."""
         if self.given != [*given]:
             self.given[:] = given  # type: ignore[index]
-            for call, first, last in self._recorder.calls:  # type: ignore[union-attr]
+            for launch_again, first, last in self.again:
                 try:
-                    steps = self._recorder.launch_again(call, first, last)  # type: ignore[union-attr]
+                    steps = launch_again()
                 except NotRecorded:
                     return False
                 for step, cell in zip(steps, self._numbers[first:last]):
@@ -125,10 +144,13 @@ class Launches:
 
     def places(self, memory: list[Any]) -> list[Any]:
         """Where the arrays of the steps begin."""
-        if self._beyond or self._fixed:
-            beyond = [memory[base] + offset for base, offset in self._beyond]
-            memory = [*memory, *beyond, *self._fixed]
-        return memory
+        if self.fixed is None:
+            scratch = self._lane.scratch(self._nbytes)
+            self.fixed = [
+                (scratch if array is None else array).data + offset for array, offset in self._fixed
+            ]
+        parts = [memory[base] + offset for base, offset in self._parts]
+        return [*memory, *parts, *self.fixed]
 
     def _run_all(self, memory: list[Any]) -> None:
         places = self.places(memory)
@@ -136,28 +158,19 @@ class Launches:
             step(places)
 
 
-def _bind(lane: Any, step: Step, places: list[int], numbers: list[Any]) -> Callable[[list], None]:
+def _bind(
+    lane: StreamWorker, step: Step, places: list[int], numbers: list[Any]
+) -> Callable[[list], None]:
     """A step as a function of where all arrays begin. `numbers` holds those of a kernel, packed."""
     take: Any = (
         itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
     )
-    stream = lane.stream.handle
-    if isinstance(step, ZeroStep):
-        nbytes = step.nbytes
-        return lambda memory: take(memory)[0].memset_async(0, nbytes, stream)
-    if isinstance(step, CopyStep):
-        nbytes = step.nbytes
-
-        def copy(memory: list) -> None:
-            target, source = take(memory)
-            target.copy_from_device_async(source, nbytes, stream)
-
-        return copy
-    if isinstance(step, GemmStep):
-        gemm = library_of(lane.device.xp).prepare(lane, step.call, step.turned, step.dtype)
-        return lambda memory: gemm(*take(memory))
-    function, grid = step.kernel.function_on(lane.device.xp), step.grid
-    numbers[0] = step.kernel.pack(lane.device.xp, step.numbers)
+    if step.bind is not None:
+        call = step.bind(lane)
+        return lambda memory: call(*take(memory))
+    xp, stream, grid = lane.device.xp, lane.stream.handle, step.grid
+    function = step.kernel.function_on(xp)
+    numbers[0] = step.kernel.pack(xp, step.numbers)
     return lambda memory: function(grid, BLOCK, (*take(memory), *numbers[0]), 0, stream)
 
 
@@ -167,6 +180,8 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     steps of an optimizer. NotRecorded if it asks for something else."""
     recorder = Recorder()
     if isinstance(call, CallPlan):
+        if not (call.inputs or given):
+            raise NotRecorded("it makes constants, which need not be kept")
         if not call.outputs:
             arrays = [recorder.empty(*spec) for spec in call.inputs]
             attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else task.attrs
@@ -211,3 +226,198 @@ def given_of(task: Any) -> Sequence[Any]:
         return attrs["steps"]  # type: ignore[no-any-return]
     key = attrs.get("rng")
     return () if key is None else (key,)
+
+
+# -- CUDA graphs -----------------------------------------------------------------------------------
+
+#: Graphs of a program at a time: the results of this many calls may be alive at once.
+MAX_GRAPHS = 4
+#: After this many captures the program's arrays are assumed to move at every call.
+MAX_CAPTURES = 16
+
+#: CUDA's and cuBLAS's errors for what cannot be captured.
+_REFUSALS = ("CUDARuntimeError", "CUDADriverError", "CUBLASError")
+
+#: CuPy allows one capture at a time; and while it holds, no other thread may make a stream wait.
+capture_lock = threading.Lock()
+
+
+class Graph:
+    """One capture of launches, and where their arrays must lie. It runs in their place.
+
+    fixed   number of an input, or of a given output -> its address
+    copied  inputs that are copied: number, memory of the graph, bytes
+    spares  for each output in the graph's own memory: its array, while nobody has it
+    steps   graphs, and the launches between them
+    """
+
+    def __init__(
+        self, lane: StreamWorker, launches: Launches, memory: Sequence[Any], copied: set[int]
+    ):
+        self.lane = lane
+        self.predicted_us = launches.predicted_us
+        self.copied = []
+        self.spares: list[Any] = []
+        self.results: set[int] = set()
+        places = list(memory)
+        for i in copied:
+            array = lane.allocate(launches.inputs[i])
+            places[i] = array.data
+            self.copied.append((i, array.data, array.nbytes))
+        self.fixed = {i: p.ptr for i, p in enumerate(memory) if p is not None and i not in copied}
+        for i, spec in enumerate(launches.specs, len(launches.inputs)):
+            spares = None
+            if memory[i] is None:
+                array = lane.allocate(spec)
+                places[i], spares = array.data, [array]
+                self.results.add(array.data.ptr)
+            self.spares.append(spares)
+        self.memory = launches.places(places)
+        self.steps: list[Callable[[list[Any]], Any]] = []
+        self.graphs = self.calls = begin = 0
+        lane.stream.mark()  # the event of an open mark would become a part of the graph
+        ranges = [(first, last) for _, first, last in launches.again]
+        for first, last in [*ranges, (len(launches.steps), len(launches.steps))]:
+            if begin < first:
+                self.steps.append(self._capture(launches.steps[begin:first]))
+                self.graphs += 1
+            if first < last:
+                self.steps += launches.steps[first:last]
+                self.calls += 1
+            begin = last
+        lane.graph_results |= self.results
+
+    def _capture(self, steps: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
+        handle = self.lane.stream.handle
+        with capture_lock:
+            handle.begin_capture()
+            try:
+                for step in steps:
+                    step(self.memory)
+            except BaseException:
+                # An aborted capture must be ended all the same; ending it raises an error.
+                with suppress(Exception):
+                    handle.end_capture()
+                raise
+            graph = handle.end_capture()
+        return lambda _: graph.launch(handle)
+
+    def fits(self, memory: Sequence[Any]) -> bool:
+        """True if the arrays lie where the graph needs them, and nobody has a result in the graph's
+        own memory. memory: where they begin; None for a new one."""
+        for i, address in self.fixed.items():
+            pointer = memory[i]
+            if pointer is None or pointer.ptr != address:
+                return False
+        return all([spares is None or spares for spares in self.spares])
+
+    def run(self, memory: Sequence[Any]) -> None:
+        """Copy the inputs whose addresses the graph does not contain, and replay."""
+        stream = self.lane.stream.handle
+        for i, pointer, nbytes in self.copied:
+            pointer.copy_from_device_async(memory[i], nbytes, stream)
+        for step in self.steps:
+            step(self.memory)
+
+
+class CapturedGraphs:
+    """The graphs of one program.
+
+    reason  why there are none; None as long as there may be some
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.reason: str | None = None
+        self.graphs: list[Graph] = []
+        self._replayed = 0
+        self._n_captured = 0
+        self._before: list[Block] | None = None  # the inputs' memory at the call before
+        self._moving: set[int] = set()  # inputs that are copied
+        weakref.finalize(self, _free, self.graphs).atexit = False
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            return f"{self.name}: op by op, {self.reason}"
+        if not self.graphs:
+            return f"{self.name}: not recorded yet, the second call records it"
+        parts = f"graphs: {self.graphs[0].graphs}, calls between them: {self.graphs[0].calls}"
+        return f"{self.name}: {parts}; replays: {self._replayed}"
+
+    def restart(self, reason: str | None = None) -> None:
+        """Free all graphs: the launches are new ones, or there are none, for a reason."""
+        self.reason = reason
+        self._before = None
+        _free(self.graphs)
+
+    def choose(
+        self, lane: StreamWorker, launches: Launches, memory: list[Any],
+        inputs: Sequence[Operand], is_worker: bool,
+    ) -> Any:  # fmt: skip
+        """What a call with arrays in this memory runs: a graph, or the launches themselves; None if
+        a worker shall capture a graph."""
+        if self.reason is not None:
+            return launches
+        for graph in self.graphs:
+            if graph.fits(memory):
+                self._replayed += 1
+                return graph
+        blocks = [chunk.block for chunk, _, _ in inputs]
+        if self._before is None:  # the first call, which loads the kernels
+            self._before = blocks
+            return launches
+        addresses = [pointer.ptr for pointer in memory[: len(inputs)]]
+        if len(self.graphs) == MAX_GRAPHS:
+            # Inputs that are in no graph are copied from now on.
+            moved = {
+                i
+                for i, address in enumerate(addresses)
+                if all([graph.fixed.get(i) != address for graph in self.graphs])
+            }
+            if moved <= self._moving:
+                return launches  # results in the memory of all graphs are still alive
+            self._moving |= moved
+            _free(self.graphs)
+        if not is_worker:
+            return None
+        copied = {
+            i
+            for i, (block, before, address) in enumerate(zip(blocks, self._before, addresses))
+            if not (block is before or address in lane.graph_results)
+        }
+        self._before = blocks
+        copied = (copied | self._moving).difference(launches.mutated)
+        return self._capture(lane, launches, memory, copied) or launches
+
+    def _capture(
+        self, lane: StreamWorker, launches: Launches, memory: list[Any], copied: set[int]
+    ) -> Graph | None:
+        """A new graph; None if there can be none."""
+        self._n_captured += 1
+        if self._n_captured > MAX_CAPTURES:
+            self.restart("its arrays are at other addresses at nearly every call")
+            return None
+        try:
+            self.graphs.append(Graph(lane, launches, memory, copied))
+        except Exception as problem:
+            if is_short_of_memory(problem):
+                self.restart("there is no memory for a graph")
+            elif type(problem).__name__ in _REFUSALS:
+                lane.device.task_error(problem)
+                lane.device.check()
+                self.restart(str(problem).splitlines()[0])
+            else:
+                raise
+            return None
+        return self.graphs[-1]
+
+
+def _free(graphs: list[Graph]) -> None:
+    """Free graphs and their memory, on the threads of their lanes, after all pending work."""
+    while graphs:
+        graph = graphs.pop()
+        lane = graph.lane
+        lane.graph_results -= graph.results
+        block = Block(graph, lane)
+        block.order.writer = lane.stream.last
+        lane.pending_free.append(block)

@@ -121,6 +121,7 @@ class CudaPool(Pool):
         return self.xp.empty(shape, dtype)
 
     def make_lease(self, array: Any, chunk: Chunk) -> Any:
+        # CuPy's pointer to the same memory, which keeps `chunk` alive and does not use the pool.
         cuda, at = self.xp.cuda, array.data
         memory = cuda.UnownedMemory(at.ptr, max(array.nbytes, 1), chunk, at.device_id)
         return self.xp.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0))

@@ -29,7 +29,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2lmini.base.scopes import contextmanager
 
@@ -41,80 +41,72 @@ _INSTALL = (
 _DEFAULT, _TF32 = 1, 7
 
 _lock = threading.Lock()
-_looked = False  # True after the search for CuPy
-_cupy: Any = None
-_count = 0
-_missing = _INSTALL
 _tf32 = os.environ.get("CUPY_TF32", "0") == "1"
+
+
+class _Found(NamedTuple):
+    """CuPy's module, how many GPUs CuPy finds, and why there are none."""
+
+    cupy: Any
+    count: int
+    missing: str
+
+
+_found: _Found | None = None
 
 
 def cupy() -> Any:
     """The CuPy module; None if it is not installed or finds no usable GPU."""
-    _look()
-    return _cupy if _count else None
+    found = _look()
+    return found.cupy if found.count else None
 
 
 def count() -> int:
     """How many GPUs CuPy finds."""
-    _look()
-    return _count
+    return _look().count
 
 
 def missing() -> str:
     """Why there is no GPU, and what to install; empty if there is a GPU."""
-    _look()
-    return "" if _count else _missing
+    return _look().missing
 
 
-def _look() -> None:
-    global _looked, _cupy, _missing
-    if _looked:
-        return
+def _look() -> _Found:
+    global _found
     with _lock:
-        if not _looked:
-            problem = ""
+        if _found is None:
             try:
-                _cupy = importlib.import_module("cupy")
-            except ModuleNotFoundError as error:
-                _cupy = None
-                if error.name != "cupy":
-                    problem = str(error)
-            except Exception as error:  # for instance a CUDA library that does not load
-                _cupy, problem = None, str(error)
-            _probe()
-            if problem:
-                _missing = f"CuPy is installed, but cannot be imported: {problem}"
-            _looked = True
+                _found = _probe(importlib.import_module("cupy"))
+            except Exception as problem:  # for instance a CUDA library that does not load
+                text = f"CuPy is installed, but cannot be imported: {problem}"
+                is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == "cupy"
+                _found = _Found(None, 0, _INSTALL if is_absent else text)
+        return _found
 
 
-def _probe() -> None:
-    """Ask CuPy how many GPUs there are. Raises if there is no driver, and makes no stream to find
-    out: a stream that fails prints an error of its own."""
-    global _count, _missing
-    _count, _missing = 0, _INSTALL
-    if _cupy is None:
-        return
+def _probe(module: Any) -> _Found:
+    """Ask CuPy how many GPUs there are. Makes no stream to find out: a stream that fails prints an
+    error of its own."""
+    if module is None:
+        return _Found(None, 0, _INSTALL)
     try:
-        _count = _cupy.cuda.runtime.getDeviceCount()
-        _missing = "CuPy is installed, but finds no GPU"
+        count = module.cuda.runtime.getDeviceCount()
     except Exception as problem:
-        _missing = f"CuPy is installed, but CUDA's driver does not answer: {problem}"
+        text = f"CuPy is installed, but CUDA's driver does not answer: {problem}"
+        return _Found(module, 0, text)
+    return _Found(module, count, "" if count else "CuPy is installed, but finds no GPU")
 
 
 @contextmanager
 def using(other: Any) -> Iterator[None]:
     """A scope in which `module` stands in for CuPy; None: as if CuPy were missing. Existing devices
     keep the module they were made with."""
-    global _looked, _cupy, _count, _missing
-    before = _looked, _cupy, _count, _missing
-    with _lock:
-        _looked, _cupy = True, other
-        _probe()
+    global _found
+    before, _found = _found, _probe(other)
     try:
         yield
     finally:
-        with _lock:
-            _looked, _cupy, _count, _missing = before
+        _found = before
 
 
 def nccl() -> Any:

@@ -8,9 +8,9 @@ use, which CuPy's pool may have cached.
 from __future__ import annotations
 
 from d2lmini.cuda import products
-from d2lmini.cuda.kernels import convolve, pooling, random_numbers, recurrent, rows, updates
+from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
 from d2lmini.ops.products import matmul
 
-__all__ = ["convolve", "pooling", "random_numbers", "recurrent", "rows", "updates"]
+__all__ = ["convolve", "random_numbers", "recurrent", "rows", "updates", "windows"]
 
 matmul.kernel("cuda")(products.matmul)

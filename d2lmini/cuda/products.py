@@ -12,7 +12,7 @@ transposed, and by its `ld`, the distance from one column to the next:
 >>> from math import prod
 >>> row_major = lambda *shape: (shape, tuple(4 * prod(shape[i + 1:]) for i in range(len(shape))))
 >>> found = plan(row_major(8, 6), row_major(6, 5), row_major(8, 5), 4)
->>> found.calls[0].left, found.calls[0].right
+>>> found.calls[0].left, found.calls[0].right           # b and a
 (Matrix(transpose=0, ld=5, step=0), Matrix(transpose=0, ld=6, step=0))
 
 More axes are a batch: matrices at equal distances, which one call computes. The distance 0 repeats
@@ -39,7 +39,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.cuda import current, module
 from d2lmini.cuda.current import outside
-from d2lmini.cuda.kernels.elementwise import merge_axes
+from d2lmini.cuda.kernels.formulas import merge_axes
 from d2lmini.cuda.kernels.launch import Recording
 
 Shape = tuple[int, ...]
@@ -67,8 +67,8 @@ class Matrix(NamedTuple):
 
 
 class GemmCall(NamedTuple):
-    """One call of gemm: `batch` products (m, k) x (k, n) -> (m, n). Distances are in elements,
-    `begin` from the first elements of a, b and out."""
+    """One call of gemm: `batch` products (m, k) x (k, n) -> (m, n) of b and a. Distances
+    are in elements, `begin` from the first elements of a, b and out."""
 
     m: int
     n: int
@@ -86,11 +86,9 @@ class GemmPlan(NamedTuple):
 
     copies  which of a, b and out have strides that cuBLAS cannot use: they must be copied, and
             there are no calls
-    turned  True if a is cuBLAS's left operand
     """
 
     copies: tuple[bool, bool, bool]
-    turned: bool
     calls: tuple[GemmCall, ...]
 
 
@@ -124,7 +122,9 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
 
 def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> None:
     """a @ b into `out`, which overlaps neither operand and is not empty."""
-    copies, turned, calls = plan(
+    if out.strides[-2] < out.strides[-1]:  # out.T has its rows in order
+        a, b, out = (x.swapaxes(-2, -1) for x in (b, a, out))
+    copies, calls = plan(
         (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), out.dtype.itemsize
     )
     if any(copies):
@@ -135,9 +135,15 @@ def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> Non
             xp.copyto(out, place)
     for call in calls:
         if isinstance(xp, Recording):
-            xp.gemm(call, turned, a, b, out)
+            xp.call(partial(_prepare, call, out.dtype), a, b, out)
         else:
-            lane.device.retry(partial(library.gemm, lane, call, turned, a, b, out))
+            lane.device.retry(
+                lambda call=call: _prepare(call, out.dtype, lane)(a.data, b.data, out.data)
+            )
+
+
+def _prepare(call: GemmCall, dtype: np.dtype, lane: Any) -> Callable[..., None]:
+    return library_of(lane.device.xp).prepare(lane, call, dtype)  # type: ignore[no-any-return]
 
 
 # -- layouts --------------------------------------------------------------------------------------
@@ -165,26 +171,19 @@ def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> GemmPlan:
     step_a, step_b, step_out = (walk[longest] if sizes else 0 for walk in walks)
 
     place = _matrix(N, M, out1, out0, step_out)
-    turned = place is None or bool(place.transpose)
-    if turned:
-        place = _matrix(M, N, out0, out1, step_out)
-        left, right = _matrix(M, K, a0, a1, step_a), _matrix(K, N, b0, b1, step_b)
-        m, n, read_a, read_b = M, N, left, right
-    else:
-        left, right = _matrix(N, K, b1, b0, step_b), _matrix(K, M, a1, a0, step_a)
-        m, n, read_a, read_b = N, M, right, left
+    left, right = _matrix(N, K, b1, b0, step_b), _matrix(K, M, a1, a0, step_a)
     if place is None or place.transpose or left is None or right is None:
         is_bad = place is None or bool(place.transpose)
-        return GemmPlan((read_a is None, read_b is None, is_bad), turned, ())
+        return GemmPlan((right is None, left is None, is_bad), ())
 
     together = sizes[longest] if sizes else 1
-    if max(m, n, K, together, left.ld, right.ld, place.ld) > _MAX_INT:
+    if max(M, N, K, together, left.ld, right.ld, place.ld) > _MAX_INT:
         raise MXNetError(f"a product of {a[0]} and {b[0]} is too large for cuBLAS")
     calls = []
     for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):
         begin = tuple(sum(i * s for i, s in zip(at, walk)) for walk in walks)
-        calls.append(GemmCall(m, n, K, left, right, place.ld, step_out, together, begin))
-    return GemmPlan((False, False, False), turned, tuple(calls))
+        calls.append(GemmCall(N, M, K, left, right, place.ld, step_out, together, begin))
+    return GemmPlan((False, False, False), tuple(calls))
 
 
 def _walk(layout: Layout, axes: int, itemsize: int) -> Shape:
@@ -221,18 +220,11 @@ class Library:
         name = f"cublas64_{major}.dll" if os.name == "nt" else f"libcublas.so.{major}"
         self._check = xp.cuda.cublas.check_status
         self._memory = xp.cuda.Memory
-        library = ctypes.CDLL(name)
-        pointer, number = ctypes.c_void_p, ctypes.c_int
-        self._create = _function(library, "cublasCreate_v2", pointer)
-        self._set_stream = _function(library, "cublasSetStream_v2", pointer, pointer)
-        self._set_workspace = _function(
-            library, "cublasSetWorkspace_v2", pointer, pointer, ctypes.c_size_t
-        )
-        self._set_math_mode = _function(library, "cublasSetMathMode", pointer, number)
+        self._cublas = ctypes.CDLL(name)
         # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
         # time.
-        self._gemm = library.cublasGemmEx
-        self._gemm_batched = library.cublasGemmStridedBatchedEx
+        self._gemm = self._cublas.cublasGemmEx
+        self._gemm_batched = self._cublas.cublasGemmStridedBatchedEx
         # The handle and workspace of each lane; free ones, by device.
         self._handles: weakref.WeakKeyDictionary[Any, tuple] = weakref.WeakKeyDictionary()
         self._free: dict[int, list[tuple]] = {}
@@ -240,12 +232,8 @@ class Library:
             char: tuple(ctypes.byref(kind[2](x)) for x in (1, 0)) for char, kind in KINDS.items()
         }
 
-    def gemm(self, lane: Any, call: GemmCall, turned: bool, a: Any, b: Any, out: Any) -> None:
-        """Put one call on the stream of a lane."""
-        self.prepare(lane, call, turned, out.dtype)(a.data, b.data, out.data)
-
     def prepare(
-        self, lane: Any, call: GemmCall, turned: bool, dtype: np.dtype
+        self, lane: Any, call: GemmCall, dtype: np.dtype
     ) -> Callable[[Any, Any, Any], None]:
         """One call as a function of where a, b and out begin, to put on the stream of a lane; one
         thread at a time may call it."""
@@ -272,12 +260,12 @@ class Library:
                 *head, pleft, k, a_ld, a_step, pright, k, b_ld, b_step, zero, pout, k, ld, step,
                 number(call.batch), *last,
             )  # fmt: skip
-        pa, pb = (pleft, pright) if turned else (pright, pleft)
         begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 
         def multiply(a: Any, b: Any, out: Any) -> None:
-            pa.value, pb.value, pout.value = a.ptr + begin_a, b.ptr + begin_b, out.ptr + begin_out
+            pleft.value, pright.value = b.ptr + begin_b, a.ptr + begin_a
+            pout.value = out.ptr + begin_out
             if char == "f":
                 how.value = _TF32 if module.uses_tf32() else arithmetic
             status = function(*args)
@@ -292,9 +280,10 @@ class Library:
             free = self._free.setdefault(lane.device.ordinal, [])
             found = free.pop() if free else self._new(lane.device)
             handle, workspace = found
-            self._check(self._set_stream(handle, lane.stream.handle.ptr))
+            self._call("SetStream_v2", handle, ctypes.c_void_p(lane.stream.handle.ptr))
             # Set the workspace after the stream: cublasSetStream resets the workspace.
-            self._check(self._set_workspace(handle, workspace.ptr, workspace.size))
+            pointer, nbytes = ctypes.c_void_p(workspace.ptr), ctypes.c_size_t(workspace.size)
+            self._call("SetWorkspace_v2", handle, pointer, nbytes)
             self._handles[lane] = found
             weakref.finalize(lane, free.append, found).atexit = False
         return found[0]
@@ -304,15 +293,12 @@ class Library:
         nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
         workspace = self._memory(nbytes)
         handle = ctypes.c_void_p()
-        self._check(self._create(ctypes.byref(handle)))
-        self._check(self._set_math_mode(handle, _NO_REDUCED_PRECISION))
+        self._call("Create_v2", ctypes.byref(handle))
+        self._call("SetMathMode", handle, ctypes.c_int(_NO_REDUCED_PRECISION))
         return handle, workspace
 
-
-def _function(library: Any, name: str, *types: Any) -> Any:
-    function = getattr(library, name)
-    function.argtypes, function.restype = types, ctypes.c_int
-    return function
+    def _call(self, name: str, *args: Any) -> None:
+        self._check(getattr(self._cublas, f"cublas{name}")(*args))
 
 
 #: CuPy module -> cuBLAS.

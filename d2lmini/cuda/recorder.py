@@ -13,33 +13,29 @@ program asks of CuPy cannot be written down: `NotRecorded`.
 >>> x, y = recorder.empty((2, 3), "float32"), recorder.empty((2, 3), "float32")
 >>> double(recorder, y.size, x, y.reshape(-1)[2:], 4)
 >>> recorder.steps
-[KernelStep(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice(const float* x, float* y, int n)>, grid=(1, 1, 1), numbers=(4,))]
+[Step(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice(const float* x, float* y, int n)>, grid=(1, 1, 1), numbers=(4,), bind=None)]
 >>> _ = x + y                                 # by a generated kernel
 >>> recorder.steps[1].kernel
 <Kernel add_kernel(const float* x0, const float* x1, float* y0, int n)>
 >>> x.sum()
 Traceback (most recent call last):
     ...
-d2lmini.cuda.recorder.NotRecorded: add.reduce
+d2lmini.cuda.current.NotRecorded: add.reduce
 """  # noqa: E501
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from math import prod
+from functools import partial, partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.elementwise import elementwise, operand_of, threads_for
+from d2lmini.cuda.current import NotRecorded
+from d2lmini.cuda.kernels.formulas import elementwise, operand_of
 from d2lmini.cuda.kernels.launch import Kernel, Recording
 from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.ops.symbolic import NotTraceable, Proxy
-
-
-class NotRecorded(Exception):
-    """What a program asks of CuPy besides launches."""
 
 
 class Place(np.ndarray):
@@ -63,9 +59,8 @@ class Place(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         """A view; a single element would be its value, which is not known here."""
-        if any(
-            [isinstance(k, (np.ndarray, list)) for k in (key if type(key) is tuple else (key,))]
-        ):
+        keys = key if type(key) is tuple else (key,)
+        if any([isinstance(k, (np.ndarray, list)) for k in keys]):
             raise NotRecorded("elements by index")
         part = super().__getitem__(key)
         if not isinstance(part, Place):
@@ -75,7 +70,7 @@ class Place(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         """A copy into a view. (`x[...] += y` ends with a copy of a view into itself.)"""
         view = self[key]
-        if not isinstance(value, Place) or _layout(value) != _layout(view):
+        if not (isinstance(value, Place) and _layout(value) == _layout(view)):
             self.recorder.copyto(view, value)
 
     @property
@@ -107,11 +102,8 @@ def _layout(array: Place) -> tuple:
     return array.ctypes.data, array.shape, array.strides
 
 
-def _refuse(name: str) -> Callable[..., Any]:
-    def refuse(*_args: Any, **_kwargs: Any) -> Any:
-        raise NotRecorded(name)
-
-    return refuse
+def _refuse(_place: Place, name: str, *_args: Any, **_options: Any) -> Any:
+    raise NotRecorded(name)
 
 
 for _name in (
@@ -119,7 +111,7 @@ for _name in (
     "argmax argmin argpartition argsort choose compress dot flatten nonzero partition put repeat "
     "searchsorted sort tobytes trace"
 ).split():
-    setattr(Place, _name, _refuse(_name))
+    setattr(Place, _name, partialmethod(_refuse, _name))
 
 
 class RecordedKey:
@@ -148,39 +140,15 @@ class At(NamedTuple):
     offset: int
 
 
-class KernelStep(NamedTuple):
-    """A launch of one of our kernels, all arrays before all numbers."""
+class Step(NamedTuple):
+    """A launch of one of our kernels, all arrays before all numbers; or another call: `bind(lane)`
+    is the function of where its arrays begin."""
 
     memory: tuple[At, ...]
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    numbers: tuple[Any, ...]
-
-
-class GemmStep(NamedTuple):
-    """A call of cuBLAS: see `products.Library.prepare`."""
-
-    memory: tuple[At, ...]
-    call: Any
-    turned: bool
-    dtype: np.dtype
-
-
-class ZeroStep(NamedTuple):
-    """An array is filled with zeros."""
-
-    memory: tuple[At, ...]
-    nbytes: int
-
-
-class CopyStep(NamedTuple):
-    """An array is copied to another of its layout."""
-
-    memory: tuple[At, ...]
-    nbytes: int
-
-
-Step = KernelStep | GemmStep | ZeroStep | CopyStep
+    kernel: Any = None
+    grid: tuple[int, int, int] = (1, 1, 1)
+    numbers: tuple[Any, ...] = ()
+    bind: Callable[[Any], Callable[..., Any]] | None = None
 
 
 class Recorder(Recording):
@@ -270,11 +238,18 @@ class Recorder(Recording):
                 full = partial(names.full, (), source, target.dtype)
                 self.map(full, [], target.dtype, target, "fill")
             else:
-                self.steps.append(ZeroStep((self._find(target),), target.nbytes))
+                nbytes = target.nbytes
+                self.call(
+                    lambda lane: lambda y: y.memset_async(0, nbytes, lane.stream.handle), target
+                )
         elif target.dtype == source.dtype and target.shape == source.shape and (
             source.flags.c_contiguous and target.flags.c_contiguous
         ):  # fmt: skip
-            self.steps.append(CopyStep((self._find(target), self._find(source)), target.nbytes))
+            nbytes = target.nbytes
+            self.call(
+                lambda lane: lambda y, x: y.copy_from_device_async(x, nbytes, lane.stream.handle),
+                target, source,
+            )  # fmt: skip
         else:
             self.map(lambda x: x, [source], target.dtype, target)
 
@@ -311,13 +286,10 @@ class Recorder(Recording):
             )  # fmt: skip
         except NotTraceable as problem:
             raise NotRecorded(str(problem)) from None
-        made(self, threads_for(made, place.size), *arrays, place, place.size)
+        made(self, *arrays, place)
         return place
 
-    @property
-    def ndarray(self) -> type[Place]:
-        """The class of arrays."""
-        return Place
+    ndarray = Place
 
     def __eq__(self, other: object) -> bool:  # tables by module keep one entry for all recorders
         return isinstance(other, Recorder)
@@ -344,15 +316,8 @@ class Recorder(Recording):
         self, program: Any, arrays: Sequence[Place], places: Sequence[Any], keys: Any = ()
     ) -> list[Place]:
         """The outputs of a compiled program, as by `Program.run`."""
-        nbytes = program.arena_nbytes
-        block = self.empty((nbytes,), np.uint8) if nbytes else None
-
-        def arena(offset: int, shape: tuple[int, ...], dtype: Any) -> Any:
-            assert block is not None
-            nbytes = prod(shape) * np.dtype(dtype).itemsize
-            return block[offset : offset + nbytes].view(dtype).reshape(shape)
-
-        return program.bind(arena, self)(arrays, places, keys)  # type: ignore[no-any-return]
+        run = program.bind(lambda _, shape, dtype: self.empty(shape, dtype), self)
+        return run(arrays, places, keys)  # type: ignore[no-any-return]
 
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
         """Write down a launch."""
@@ -362,11 +327,11 @@ class Recorder(Recording):
             raise NotRecorded("a number before an array")
         self.maps += "void element(" in kernel.source
         memory = () if self._repeats else tuple(map(self._find, arrays))
-        self.steps.append(KernelStep(memory, kernel, grid, numbers))
+        self.steps.append(Step(memory, kernel, grid, numbers))
 
-    def gemm(self, call: Any, turned: bool, a: Place, b: Place, out: Place) -> None:
-        """Write down a call of cuBLAS."""
-        self.steps.append(GemmStep(tuple(map(self._find, (a, b, out))), call, turned, out.dtype))
+    def call(self, bind: Callable[[Any], Callable[..., Any]], *arrays: Place) -> None:
+        """Write down another call on arrays; see `Step`."""
+        self.steps.append(Step(tuple(map(self._find, arrays)), bind=bind))
 
     def outside(self, call: Callable[[], Any]) -> None:
         """Write down the launches of a call that have other numbers each time."""
@@ -376,14 +341,14 @@ class Recorder(Recording):
         self.is_outside = False
         self.calls.append((call, first, len(self.steps)))
 
-    def launch_again(self, call: Callable[[], Any], first: int, last: int) -> list[Any]:
+    def launch_again(self, call: Callable[[], Any], first: int, last: int) -> list[Step]:
         """The launches of such a call with its numbers of now. NotRecorded if there are others."""
-        steps, self.steps, self._repeats, self.is_outside = self.steps, [], True, True
+        steps, self.steps, self.is_outside, self._repeats = self.steps, [], True, True
         try:
             call()
             made = self.steps
         finally:
-            self.steps, self._repeats, self.is_outside = steps, False, False
+            self.steps, self.is_outside, self._repeats = steps, False, False
         if [step[1:3] for step in made] != [step[1:3] for step in steps[first:last]]:
             raise NotRecorded("other launches than before")
         return made

@@ -1,9 +1,16 @@
-"""A lane of a GPU: one stream, and the worker that puts tasks on the stream.
+"""A lane of a GPU: one stream, and who puts work on the stream.
 
 The engine hands a task to the lane instead of running it (`engine.worker_pools`). The lane makes
 its stream wait for the task's dependencies, runs the task, which puts its work on the stream, and
 records a mark behind the work. Then the task counts as done; a thread that needs the result on the
 host waits for the mark as well.
+
+A launch is asynchronous anyway. So where all that an operation reads has been issued, and its
+launches are prepared (`launches`), the caller's thread puts them on the stream itself, in a tenth
+of the time of a task. What compiles a kernel, waits for the GPU, cannot be recorded, or depends on
+something that is not issued yet goes to the worker of the lane. All work that callers issue is
+behind one *open* mark of the stream, whose event is recorded when somebody waits for it
+(`streams`).
 
 A worker makes its device and stream current when it runs its first task, and they stay current:
 CuPy keeps both per thread. A user's thread that runs a task itself (`NaiveEngine`) makes them
@@ -14,38 +21,54 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d2lmini.base import instrument
+from d2lmini import autograd, engine
+from d2lmini.base import callsite, instrument
 from d2lmini.base.scopes import contextmanager
-from d2lmini.cuda import current
-from d2lmini.cuda.issue import (
-    WAITING,
-    key_of,
-    lanes,
-    may_issue,
-    may_wait,
-    prepare_issue,
-    prepare_launches,
-)
-from d2lmini.cuda.launches import given_of
-from d2lmini.cuda.memory import Block
+from d2lmini.context import Context
+from d2lmini.cuda.current import NotRecorded, thread_state
+from d2lmini.cuda.launches import Launches, given_of
+from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.streams import Stream, StreamMark
-from d2lmini.engine import scheduler
+from d2lmini.device.storage import Chunk
+from d2lmini.engine import scheduler, signals
 from d2lmini.engine.core import Task, lock
+from d2lmini.engine.failure import Failure
+from d2lmini.graph.program import Program, push
+from d2lmini.ndarray import dispatch
+from d2lmini.ndarray.compute import Operand, OpTask
+from d2lmini.ndarray.dispatch import wrap
+from d2lmini.ndarray.plan import CallPlan, find_plan
+from d2lmini.ops.core import modes
+from d2lmini.ops.spec import Spec
 
 if TYPE_CHECKING:
     from d2lmini.cuda.device import CudaDevice
 
-
-#: A call's launches are prepared when it has run so many times.
+#: At most so many marks of a stream have not passed while callers issue. A mark is behind fifteen
+#: tiny launches at most; after about a thousand CUDA lets the host wait.
+MOST_AHEAD = 48
+#: An open mark gets its event when the work behind it is predicted to take so long: then marks pass
+#: while the host goes on.
+MARK_US = 30.0
+#: One of these ufuncs, whose results are exact, so the same by any kernel, is computed by CuPy so
+#: many times before its launches are prepared: such calls come with many different numbers. All
+#: others are prepared at once, for they need not round as CuPy does.
 BEFORE = 8
+EXACT = frozenset(
+    "add subtract multiply divide maximum minimum negative absolute square sqrt sign "
+    "equal not_equal greater greater_equal less less_equal".split()
+)
+
+#: The lanes that compute, by context.
+lanes: weakref.WeakValueDictionary[Context, StreamWorker] = weakref.WeakValueDictionary()
 
 
 class StreamWorker:
@@ -68,9 +91,9 @@ class StreamWorker:
         self.spares: dict[tuple, list[Any]] = {}
         self.launches: dict[Any, Any] = {}
         self.reasons: dict[Any, str] = {}
-        self._times: dict[Any, int] = {}
+        self._times: Counter = Counter()
         self._calls: dict[Any, weakref.ref] = {}
-        self._scratch: dict[int, Any] = {}
+        self._scratch: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
         if name == "compute":
             lanes[device.ctx] = self
@@ -81,8 +104,7 @@ class StreamWorker:
         """The stream, made once: CuPy's pool identifies its arenas by stream."""
         cuda = self.device.xp.cuda
         with cuda.Device(self.device.ordinal):
-            made = Stream(cuda, cuda.Stream(non_blocking=True), self)
-        return made
+            return Stream(cuda, cuda.Stream(non_blocking=True), self)
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -93,31 +115,22 @@ class StreamWorker:
         with self.busy:
             try:
                 with self.enter_scope():
-                    self._run(task)
+                    if self.name == "compute" and task.callee is not None:
+                        self._prepare(task)
+                    self._run_ordered(task)
+                    device.pool.reserved = device.allocator.total_bytes()
             except Exception as problem:
                 raise device.task_error(problem) from None
-
-    def _run(self, task: Task) -> None:
-        if self.name == "compute" and task.callee is not None:
-            self._prepare(task)
-        self._run_ordered(task)
-        self.device.pool.reserved = self.device.allocator.total_bytes()
 
     def _run_ordered(self, task: Task) -> None:
         """Run `task` behind all its dependencies, and put a mark behind it."""
         stream = self.stream
         self.free_pending()
         stream.begin(task.shared, task.writes)
-        is_observed = instrument.issuing
-        if is_observed:
+        if is_observed := instrument.issuing:
             instrument.emit("issue", task, self)
         try:
-            launches = None if task.callee is None else self.launches.get(key_of(task))
-            issue = launches and self._prepare_issue(task, launches, True)
-            if issue:
-                issue.launch()
-            else:
-                task.run()
+            (self._issue_of(task, is_worker=True) or task.run)()
         finally:
             if is_observed:
                 instrument.emit("issued", task, self)
@@ -131,38 +144,41 @@ class StreamWorker:
         mark = None if stream is None else stream.last
         return mark is None or self.device.dead is not None or self.wait(mark, deadline)
 
-    # -- issuing on the callers' threads (see `issue`) ---------------------------------------------
+    # -- issuing on the callers' threads -----------------------------------------------------------
+
+    def may_issue(self) -> bool:
+        """True if callers may put work on the stream now."""
+        device = self.device
+        return (
+            device.dead is None
+            and self.cuda_device() == device.ordinal
+            and self.stream.is_near(MOST_AHEAD)
+        )
 
     def take(self, task: Task) -> Callable[[], None] | None:
         """What puts the work of `task`, whose launches are prepared, on the stream from this
-        thread; None if the task must run as on a worker (lock held)."""
-        launches = self.launches.get(key_of(task))
-        if launches is None or not may_issue(self) or not self.busy.acquire(blocking=False):
+        thread; None if a worker must run the task (lock held)."""
+        if not self.may_issue() or not self.busy.acquire(blocking=False):
             return None
         issue = None
         try:
-            issue = self._prepare_issue(task, launches)
+            issue = self._issue_of(task)
         except Exception as problem:
             raise self.device.task_error(problem) from None
         finally:
             if issue is None:
                 self.busy.release()
-        return issue and issue.run
+        return issue
 
     def give_back(self) -> None:
         """Workers may use the lane again."""
         self.busy.release()
 
-    def runs_anywhere(self, task: Task) -> bool:
-        """True if the caller may run `task`: its kernels are compiled, nothing in it waits, and no
-        worker is busy here (lock held)."""
-        reason = self.reasons.get(key_of(task), WAITING)
-        return reason != WAITING and not self.busy.locked() and may_issue(self)
-
-    def _prepare_issue(self, task: Any, launches: Any, is_worker: bool = False) -> Any:
-        inputs = task.inputs
-        if None in inputs:  # an optional input that is not given
-            inputs = [operand for operand in inputs if operand is not None]
+    def _issue_of(self, task: Any, is_worker: bool = False) -> Callable[[], None] | None:
+        launches = None if task.callee is None else self.launches.get(key_of(task))
+        if launches is None:
+            return None
+        inputs = [operand for operand in task.inputs if operand is not None]
         given = given_of(task)
         issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
         if issue is None and launches.given not in (None, [*given]):
@@ -170,22 +186,23 @@ class StreamWorker:
         return issue
 
     def _prepare(self, task: Any) -> None:
-        """Prepare the launches of a task: at once, for they need not round as CuPy does; but only
-        when its call comes often if that makes no difference."""
+        """Prepare the launches of a task, on the worker."""
         key, call = key_of(task), task.callee
         if key in self.launches or key in self.reasons:
             return
         if key not in self._calls:
             known = self.launches, self.reasons, self._times, self._calls
             self._calls[key] = weakref.ref(call, lambda _: [d.pop(key, None) for d in known])
-        times = self._times[key] = self._times.get(key, 0) + 1
-        if times <= BEFORE and may_wait(call):
+        self._times[key] += 1
+        ufunc = call.op.ufunc if isinstance(call, CallPlan) else None
+        if ufunc is not None and ufunc.__name__ in EXACT and self._times[key] <= BEFORE:
             return
-        found = prepare_launches(self, call, task)
-        if type(found) is str:
-            self.reasons[key] = found
-        else:
-            self.launches[key] = found
+        try:
+            self.launches[key] = Launches(self, call, task)
+        except NotRecorded as problem:
+            self.reasons[key] = str(problem)
+            if isinstance(call, Program) and call.replays is not None:
+                call.replays.restart(str(problem))
 
     def allocate(self, spec: Any) -> Any:
         """A new array on this stream, on any thread; MemoryError if memory is short."""
@@ -196,31 +213,35 @@ class StreamWorker:
             memory = device.allocator.malloc(spec.nbytes)
         return device.xp.ndarray(spec.shape, spec.dtype, memory)
 
-    def scratch(self, number: int, nbytes: int) -> Any:
-        """Memory for intermediate results, as bytes: the same for all programs of this lane, whose
-        work is done in order. Twice as large each time that it is too small."""
-        found = self._scratch.get(number)
-        if found is None or found.nbytes < nbytes:
-            nbytes = max(nbytes, 0 if found is None else 2 * found.nbytes)
-            found = self._scratch[number] = self.device.xp.empty(nbytes, np.uint8)
-        return found
+    def scratch(self, nbytes: int) -> Any:
+        """Memory for intermediate results: the same for all programs of this lane, whose work is
+        done in order."""
+        if self._scratch is None or self._scratch.nbytes < nbytes:
+            self._drop_scratch()
+            self._scratch = self.allocate(Spec((nbytes,), np.uint8))
+        return self._scratch
+
+    def _drop_scratch(self) -> None:
+        self._scratch = None
+        for launches in self.launches.values():
+            if launches.fixed:
+                launches.fixed = None
 
     # -- called by marks, copies and the profiler --------------------------------------------------
 
     def wait(self, mark: StreamMark, deadline: float | None = None) -> bool:
         """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
         because then nothing on the device can be trusted."""
-        self.device.check()
-        try:
-            return mark.wait(deadline)
-        except Exception as problem:
-            raise self.device.waiting_error(problem) from None
+        return self._ask(partial(mark.wait, deadline))
 
     def check(self, mark: StreamMark) -> None:
         """Query the device of a mark; MXNetError if the device failed."""
+        self._ask(mark.query)  # on a failed device every query raises that error
+
+    def _ask(self, question: Callable[[], bool]) -> bool:
         self.device.check()
         try:
-            mark.query()  # on a failed device every query raises that error
+            return question()
         except Exception as problem:
             raise self.device.waiting_error(problem) from None
 
@@ -243,25 +264,24 @@ class StreamWorker:
     @contextmanager
     def enter_scope(self) -> Iterator[None]:
         """A scope in which the lane's device and stream are current on this thread."""
-        outer = current.thread_state.lane
+        outer = thread_state.lane
         if outer is self:
             yield
             return
-        stack = ExitStack()
-        cupy = self.device.xp
-        stack.enter_context(cupy.cuda.Device(self.device.ordinal))
+        cuda, stack = self.device.xp.cuda, ExitStack()
+        stack.enter_context(cuda.Device(self.device.ordinal))
         stack.enter_context(self.stream.handle)
-        stack.enter_context(cupy.cuda.using_allocator(self.device.allocate))
-        current.thread_state.lane = self
+        stack.enter_context(cuda.using_allocator(self.device.allocate))
+        thread_state.lane = self
         if scheduler.thread_state.pool is not None and outer is None:
             # The thread serves only this lane, and never leaves it.
-            current.thread_state.stack = stack
+            thread_state.stack = stack
             yield
             return
         try:
             yield
         finally:
-            current.thread_state.lane = outer
+            thread_state.lane = outer
             stack.close()
 
     def free_pending(self, at_once: bool = False) -> None:
@@ -284,17 +304,208 @@ class StreamWorker:
         while self.waiting and self.waiting[0].is_unused:
             self.waiting.popleft().free()
         if at_once:
-            for block in self.waiting:
-                if not block.foreign:
-                    self.stream.wait(block.order.marks(True))
-                    block.free()
-            self.waiting = deque(block for block in self.waiting if block.foreign)
-            for spares in self.spares.values():
-                spares.clear()
-            # Launches are prepared again, in new scratch memory.
+            for block in [block for block in self.waiting if not block.foreign]:
+                self.stream.wait(block.order.marks(True))
+                self.waiting.remove(block)
+                block.free()
             for launches in self.launches.values():
                 if launches.graphs is not None:
                     launches.graphs.restart()
-            self.launches.clear()
-            self._scratch.clear()
-            self.spares.clear()
+            for spares in self.spares.values():
+                spares.clear()
+            self._drop_scratch()
+            self.launches.clear()  # they are prepared again
+
+
+# -- launches and their arrays ---------------------------------------------------------------------
+
+
+def key_of(task: Any) -> Any:
+    """What the launches of a task's call depend on."""
+    call = task.callee
+    if type(task) is OpTask and (task.op.injects or None in task.inputs):
+        attrs = task.attrs
+        missing = tuple([i for i, operand in enumerate(task.inputs) if operand is None])
+        return id(call), attrs.get("training"), attrs.get("rng") is None, missing
+    return id(call)
+
+
+def prepare_issue(
+    lane: StreamWorker, launches: Launches, inputs: Sequence[Operand], outputs: Sequence[Operand],
+    given: Sequence[Any], is_worker: bool = False,
+) -> Callable[[], None] | None:  # fmt: skip
+    """What puts launches, or a graph of them, on the stream, with arrays, new ones for new outputs.
+    None if an output overwrites what they still read, if memory is short, if a call with these
+    numbers needs other launches; or, with the lock held on a caller's thread, if it depends on what
+    is not issued yet."""
+    stream = lane.stream
+    memory: list[Any] = []
+    reads, writes, fresh, marks = [], [], [], []  # type: ignore[var-annotated]
+    for chunk, offset, spec in inputs:
+        if not is_worker:
+            order = chunk.order
+            if chunk.writer is not None or chunk.queue or chunk.error is not None or order is None:
+                return None
+            mark = order.writer
+            if mark is None or order.unverified:
+                return None
+            if mark.stream is not stream:
+                if mark.stream.device is not lane.device:
+                    return None
+                marks.append(mark)
+            reads.append(order)
+        data = chunk.data.data
+        memory.append(data + offset * spec.dtype.itemsize if offset else data)
+    is_apart = True
+    for chunk, offset, spec in outputs:
+        if chunk.data is None:
+            memory.append(None)
+            continue
+        if not is_worker:
+            if chunk.writer is not None or chunk.readers or chunk.queue or chunk.error is not None:
+                return None
+            marks += chunk.order.marks(True)
+            writes.append(chunk.order)
+        memory.append(chunk.data.data + (offset or 0) * spec.dtype.itemsize)
+        is_apart = is_apart and all([chunk is not operand[0] for operand in inputs])
+    if not is_worker and (lane.device.pool.freed or lane.pending_free or lane.waiting):
+        lane.free_pending()
+    if not (is_apart or launches.is_map):
+        return None
+    for i in launches.mutated:
+        if sum([inputs[i][0] is operand[0] for operand in inputs]) > 1:
+            return None
+        if not is_worker:
+            marks += reads[i].marks(True)
+            writes.append(reads[i])
+    if launches.given is not None and not launches.renew(given, lane.device.xp):
+        return None
+    graphs, found = launches.graphs, launches
+    if graphs is not None:
+        found = graphs.choose(lane, launches, memory, inputs, is_worker)
+        if found is None:
+            return None
+    n = len(inputs)
+    for (chunk, _, spec), spares in zip(outputs, found.spares):
+        if memory[n] is None:
+            try:
+                array = spares.pop() if spares else lane.allocate(spec)
+            except MemoryError:
+                return None
+            fresh.append((chunk, array, spares))
+            memory[n] = array.data
+        n += 1
+    if marks and not stream.has_seen(marks):
+        stream.wait(marks)
+
+    def issue() -> None:
+        """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
+        mark = stream.open_mark()
+        for order in reads:
+            order.readers[stream] = mark
+        for order in writes:
+            order.record_write(mark, {})
+        try:
+            found.run(memory)
+        except Exception as problem:
+            if not is_short_of_memory(problem):
+                raise lane.device.task_error(problem) from None
+            lane.device.trim(lane)
+            found.run(memory)
+        for chunk, array, spares in fresh:
+            block = chunk.block = Block(array, lane, spares)
+            block.order.writer = mark
+            with lock:
+                chunk.order = block.order
+                chunk.own(array)
+        stream.us += found.predicted_us
+        if stream.us > MARK_US and not is_worker:
+            mark.close()
+
+    return issue
+
+
+# -- calls without a task --------------------------------------------------------------------------
+
+
+def issue_call(
+    call: Any, inputs: Sequence[Any], ctx: Context, kind: type, given: Sequence[Any] = ()
+) -> list[Any] | None:
+    """The results of a call with new outputs only, issued here without a task; None if it must be
+    queued. The most frequent calls, with as few Python calls as possible."""
+    lane = lanes.get(ctx)
+    launches = None if lane is None else lane.launches.get(id(call))
+    current = engine.current
+    if (
+        lane is None
+        or launches is None
+        or launches.mutated
+        or scheduler.thread_state.task is not None
+        or instrument.listeners
+        or not current.issues
+        or current.recorder is not None
+        or current._deferred
+        or signals.noted
+        or lock._is_owned()  # type: ignore[attr-defined]
+        or not lane.may_issue()
+    ):
+        return None
+    operands: list[Operand] = []
+    for x in inputs:
+        if x._ctx is not ctx:
+            return None
+        operands.append((x._chunk, x._offset, x._spec))
+    pool = lane.device.pool
+    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
+    with lock:
+        if not lane.busy.acquire(False):
+            return None
+        try:
+            issue = prepare_issue(lane, launches, operands, outputs, given)
+            if issue is None:
+                return None
+            issue()
+        except Exception as error:
+            failure = Failure(launches.name, callsite.find(), lane.device.task_error(error))
+            for chunk, _, _ in outputs:
+                chunk.error = failure
+            current.reports.add(failure, current._sequence, keep=False)
+        finally:
+            lane.busy.release()
+        current.inlined += 1
+    results = []
+    for chunk, _, spec in outputs:
+        if chunk.weight:
+            chunk.filled = True  # type: ignore[attr-defined]
+        results.append(wrap(chunk, spec, ctx, kind=kind))
+    return results
+
+
+def issue_op(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
+    """The result of a call of an op with one new output; None if it must be queued."""
+    plan = find_plan(op, inputs, attrs)
+    if plan is None or len(plan.outputs) > 1:
+        return None
+    results = issue_call(plan, inputs, inputs[0]._ctx, kind)
+    if results is None:
+        return None
+    if modes.recording:
+        for x in inputs:
+            if x._node is not None:
+                autograd.record_op(op, inputs, attrs, results)
+                break
+    return results[0]
+
+
+def push_program(
+    program: Program, inputs: Sequence[Any], ctx: Context, keys: Sequence[Any],
+    outs: Sequence[Any] = (),
+) -> list[Any]:  # fmt: skip
+    """The outputs of a call of a program, issued here or queued."""
+    results = None
+    if not outs:
+        results = issue_call(program, inputs, ctx, dispatch.kind_of(inputs), keys)
+    return push(program, inputs, ctx, keys, outs) if results is None else results
+
+
+dispatch.issue = issue_op

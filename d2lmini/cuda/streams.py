@@ -30,10 +30,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from d2lmini.base.scopes import contextmanager
 from d2lmini.engine.core import Var, lock
 
 #: The empty set of marks, shared by all StreamOrders without marks.
@@ -42,22 +41,12 @@ _NONE: dict[Stream, int] = {}
 #: The shortest and the longest interval between two queries of an event.
 _POLL_S, _MAX_POLL_S = 1e-5, 1e-3
 
-# Linux's call for how much a thread's sleeps may be prolonged, in ns; 0 is what it was.
+# Linux prolongs a thread's sleeps, by up to 50 us; its call for how much, in ns; 0 is what it was.
 _prctl: Any = ctypes.PyDLL(None).prctl if sys.platform == "linux" else lambda *_: None
 _SET_TIMER_SLACK = 29
 
 # CUDA's answers to a query of an event: done, or not yet. Any other answer is an error.
 _DONE, _NOT_READY = 0, 600
-
-
-@contextmanager
-def precise_sleeps() -> Iterator[None]:
-    """A scope in which Linux does not prolong this thread's sleeps, by up to 50 us otherwise."""
-    _prctl(_SET_TIMER_SLACK, 1)
-    try:
-        yield
-    finally:
-        _prctl(_SET_TIMER_SLACK, 0)
 
 
 class StreamMark:
@@ -70,10 +59,10 @@ class StreamMark:
 
     __slots__ = ("event", "seen", "seq", "stream")
 
-    def __init__(self, stream: Stream, seq: int, event: Any, seen: dict[Stream, int]):
+    def __init__(self, stream: Stream, seq: int, seen: dict[Stream, int]):
         self.stream = stream
         self.seq = seq
-        self.event = event
+        self.event: Any = None
         self.seen = seen
 
     def __del__(self) -> None:
@@ -123,12 +112,15 @@ class StreamMark:
             self.stream.passed = max(self.stream.passed, self.seq)
             return True
         begin = time.monotonic()
-        with precise_sleeps():
+        _prctl(_SET_TIMER_SLACK, 1)
+        try:
             while not self.query():
                 now = time.monotonic()
                 if deadline is not None and now > deadline:
                     return False
                 time.sleep(min(max((now - begin) / 1000, _POLL_S), _MAX_POLL_S))
+        finally:
+            _prctl(_SET_TIMER_SLACK, 0)
         return True
 
 
@@ -194,11 +186,6 @@ class Stream:
     events  events of marks that are gone, for reuse
     """
 
-    __slots__ = (
-        "_owned", "cuda", "device", "events", "handle", "lane", "last", "open", "passed", "seen",
-        "seq", "us", "watched",
-    )  # fmt: skip
-
     def __init__(self, cuda: Any, handle: Any, lane: Any = None):
         self.cuda = cuda
         self.handle = handle
@@ -260,48 +247,34 @@ class Stream:
 
     def mark(self) -> StreamMark:
         """A new mark behind all work so far; the stream's device is current."""
-        self.close_open()
-        event = self._new_event()
-        event.record(self.handle)
-        self.seq += 1
-        self.last = mark = StreamMark(self, self.seq, event, self.seen)
+        mark = self.open_mark()
+        self.close(mark)
         return mark
-
-    def _new_event(self) -> Any:
-        try:
-            return self.events.pop()
-        except IndexError:
-            # A thread sleeps while it waits for a blocking event; for other events it spins.
-            event = self.cuda.Event(block=True, disable_timing=True)
-            self._owned.append(event)
-            return event
 
     def open_mark(self) -> StreamMark:
-        """The open mark, for work that has been issued (lock held)."""
-        mark = self.open
-        if mark is None:
-            self.seq += 1
-            self.us = 0.0
-            self.last = self.open = mark = StreamMark(self, self.seq, None, self.seen)
-        return mark
-
-    def close_open(self) -> None:
-        """Record the event of the open mark, if there is one: before another mark, and before a
-        capture, which would take the event with it."""
-        if self.open is not None:
-            self.open.close()
+        """The open mark, for work that has been issued."""
+        with lock:
+            mark = self.open
+            if mark is None:
+                self.seq += 1
+                self.us = 0.0
+                self.last = self.open = mark = StreamMark(self, self.seq, self.seen)
+            return mark
 
     def close(self, mark: StreamMark) -> None:
         """Record the event of an open mark of this stream; see `StreamMark.close`."""
-
         with self.cuda.Device(self.device.ordinal), lock:
             if mark.event is None:
                 mark.seen = self.seen
-                event = self._new_event()
+                try:
+                    event = self.events.pop()
+                except IndexError:
+                    # A thread sleeps while it waits for a blocking event; for others it spins.
+                    event = self.cuda.Event(block=True, disable_timing=True)
+                    self._owned.append(event)
                 event.record(self.handle)
                 mark.event = event
-                if self.open is mark:
-                    self.open = None
+                self.open = None
 
     def begin(self, reads: Iterable[Var], writes: Iterable[Var]) -> None:
         """Make the work that will be put here come after its dependencies."""

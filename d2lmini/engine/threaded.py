@@ -136,29 +136,12 @@ class ThreadedEngine(Engine):
                 return False
         with self.lock:
             work = runner.take(task)
-            if work is not None:
-                try:
-                    return self._run_now(task, work)
-                finally:
-                    runner.give_back()
-            if not runner.runs_anywhere(task):
+            if work is None:
                 return False
-        return self._enter_here(task)
-
-    def _enter_here(self, task: Task) -> bool:
-        """Enter a task; run it on this thread, without the lock, if it is ready. False if the bound
-        on pending bytes forbids it now."""
-        task.site = callsite.find()
-        task.prepare()
-        with signals.held():
-            with self.lock:
-                if not self.budget.admits(task):
-                    return False
-                task.priority += thread_state.priority
-                is_ready = self._claim(task, hand_out=False)
-            if is_ready:
-                self._run_here(task)
-        return True
+            try:
+                return self._run_now(task, work)
+            finally:
+                runner.give_back()
 
     def _catch_up(self, var: Var) -> bool:
         """Let a worker issue the task of a device that writes `var`, and that nothing holds back,

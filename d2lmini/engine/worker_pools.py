@@ -18,7 +18,6 @@ runner has
     take(task)          the function that puts the task's work on the device from the caller's
                         thread; None if there is none
     give_back()         workers may use the lane again
-    runs_anywhere(task) True if the caller's thread may run the task as a worker would
 
 A simulated device gives each lane the time that a task takes on it; see `scheduler`.
 """

@@ -120,7 +120,7 @@ class CachedOp:
     """A Symbol as a function of arrays, in the order of its variables (arguments and auxiliary
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
     with static_alloc the memory for intermediate results is kept from call to call, with
-    static_shape too calls on a GPU are replayed (`cuda.cuda_graph`). CachedOps of one net share
+    static_shape too calls on a GPU are replayed (`cuda.launches`). CachedOps of one net share
     `kept`. trace: the trace that the symbol is from, which knows what draws.
 
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a

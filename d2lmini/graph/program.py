@@ -100,7 +100,7 @@ class Program:
     cost          of one call
     predicted_us  predicted run time
     xp            the array module of its device
-    replays       its recordings as CUDA graphs, where such are wanted; see `cuda.cuda_graph`
+    replays       its recordings as CUDA graphs, where such are wanted; see `cuda.launches`
     arenas        where its calls find memory for intermediate results
 
     `ctx` is where it will run. Programs that are given the same `arenas` share those; without, it

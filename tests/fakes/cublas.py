@@ -25,13 +25,11 @@ class CUBLASError(RuntimeError):
         self.status = status
 
 
-def gemm(call: GemmCall, turned: bool, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+def gemm(call: GemmCall, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     """What `out` holds after the call."""
     begin_a, begin_b, begin = call.begin
-    left, right = (a, b) if turned else (b, a)
-    begin_left, begin_right = (begin_a, begin_b) if turned else (begin_b, begin_a)
-    x = _matrices(left, begin_left, call.left, call.m, call.k, call.batch)
-    y = _matrices(right, begin_right, call.right, call.k, call.n, call.batch)
+    x = _matrices(b, begin_b, call.left, call.m, call.k, call.batch)
+    y = _matrices(a, begin_a, call.right, call.k, call.n, call.batch)
     wide = np.promote_types(out.dtype, "float32")
     memory = _memory(out).copy()
     assert call.ld >= call.m
@@ -61,21 +59,17 @@ def _view(memory: np.ndarray, begin: int, shape: tuple, strides: tuple) -> np.nd
 class Library:
     """Stands for `cuda.products.Library`."""
 
-    def gemm(self, lane: Any, call: GemmCall, turned: bool, a: Any, b: Any, out: Any) -> None:
+    def prepare(self, lane: Any, call: GemmCall, dtype: Any) -> Any:
+        """The call as a function of where a, b and out begin."""
         from fakes import cupy_arrays
 
-        function = partial(_result, call, turned)
-        cupy_arrays.hook.execute("gemm", function, (a, b, out), (out,))
-
-    def prepare(self, lane: Any, call: GemmCall, turned: bool, dtype: Any) -> Any:
-        """The call as a function of where a, b and out begin."""
-
         def multiply(*memory: Any) -> None:
+            a, b, out = (array_at(m, C_TYPES[dtype.char]) for m in memory)
             with lane.stream.handle:
-                self.gemm(lane, call, turned, *[array_at(m, C_TYPES[dtype.char]) for m in memory])
+                cupy_arrays.hook.execute("gemm", partial(_result, call), (a, b, out), (out,))
 
         return multiply
 
 
-def _result(call: GemmCall, turned: bool, *raws: np.ndarray) -> tuple[np.ndarray]:
-    return (gemm(call, turned, *raws),)
+def _result(call: GemmCall, *raws: np.ndarray) -> tuple[np.ndarray]:
+    return (gemm(call, *raws),)

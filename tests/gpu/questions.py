@@ -11,10 +11,10 @@ import sys
 
 import numpy as np
 import pytest
+from gpu_kinds import logical_gpus
 
 from d2lmini import autograd, cpu, cpu_pinned, gluon, gpu, nd
 from d2lmini.cuda import module
-from d2lmini.cuda.device import logical_gpus
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.device.devices import device_of
 from d2lmini.kvstore.allreduce import Side

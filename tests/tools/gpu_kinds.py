@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 from d2lmini import Context, cpu, engine, virtual_gpus
+from d2lmini.base import MXNetError
+from d2lmini.device import devices
 
 #: By so many units in the last place a function such as exp may differ from device to device:
 #: CUDA's documentation allows its own 4, and NumPy's are as good.
@@ -35,13 +37,32 @@ def kinds_and_counts(counts: Iterable[int]) -> list[tuple[str, int]]:
 
 
 @contextmanager
+def logical_gpus(n: int, memory: int | None = None) -> Iterator[list[Context]]:
+    """A scope in which gpu(0) to gpu(n - 1) are separate devices on the available GPUs, several on
+    each if n is larger; `memory`: limit in bytes for the arrays on each, None: the GPU's memory.
+    MXNetError if there is no GPU."""
+    from d2lmini.cuda import module
+    from d2lmini.cuda.device import make_devices
+
+    if not module.count():
+        raise MXNetError(f"logical_gpus: {module.missing()}")
+    engine.current.wait_idle("logical_gpus")
+    before, made = devices.state(), make_devices(n, module.count(), memory)
+    devices.install(made, None)
+    try:
+        yield [device.ctx for device in made]
+    finally:
+        engine.current.wait_idle("logical_gpus")
+        devices.install(*before)
+
+
+@contextmanager
 def fake_gpus(n: int = 1, seed: int = 1, logical: int | None = None, **options: Any) -> Iterator:
     """A scope with gpu(0) to gpu(n - 1) of the fake, or `logical` devices on them; the CuPy."""
     # Not at the head of the file: tests run without the add-on too (`test_addons.py`).
     from fakes.cuda import fake_cuda
 
     from d2lmini.cuda import module
-    from d2lmini.cuda.device import logical_gpus
 
     with fake_cuda(n, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(logical or n):
         yield cupy

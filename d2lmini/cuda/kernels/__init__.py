@@ -3,13 +3,10 @@
     launch       Kernel(name, source): compiles at the first call, packs the arguments
     ufunc_to_c   each ufunc of NumPy in C, with exactly NumPy's rules
     symbols      an array module whose arrays are names in C: running an op on it writes C code
-    elementwise  a kernel for any elementwise formula: fused groups, with or without broadcasting
-    stages       the values of a formula with reductions, in the order in which they are known
-    reductions   kernels that reduce along rows or columns, then map
+    formulas     kernels for any formula: elementwise, or reduce along rows or columns, then map
     updates      one launch for the optimizer steps of many parameters
-    windows      im2col and col2im
-    depthwise    convolution by filters of one channel each
-    pooling      windows reduced to a number each, and their gradients
+    windows      im2col and col2im, pooling
+    convolve     convolution by products, and by filters of one channel each
     rows         the gradient of selecting rows, such as an embedding's
     recurrent    the elementwise part of an LSTM or GRU step, between the products
     random_numbers  Philox: random numbers that depend only on key and position

@@ -21,13 +21,14 @@ grid is correct, even one thread: the tests run kernels that way without a GPU, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Threads of a block: a multiple of the warp size 32; with 256 any register count fits.
-THREADS = 256
+from d2lmini.cuda.kernels.ufunc_to_c import THREADS, helpers
+
 #: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
 MAX_BLOCKS = 2048
 #: Compiler options: the C++ version; every operation is rounded, as on the CPU. (By default CUDA
@@ -69,7 +70,7 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
     assert head is not None, f"no kernel {name} in its own source"
     meaning = {word: kind for kind, word in re.findall(r"typedef ([\w ]+) (\w+);", source)}
     found = []
-    for text in filter(None, (part.strip() for part in head[1].split(","))):
+    for text in filter(None, (" ".join(part.split()) for part in head[1].split(","))):
         match = re.fullmatch(r"(const )?([\w ]+?)\s*(\*?)\s*(\w+)", text)
         assert match is not None, f"kernel {name}: cannot read the parameter {text!r}"
         const, kind, star, label = match.groups(default="")
@@ -82,13 +83,8 @@ def parameters(source: str, name: str) -> tuple[Parameter, ...]:
 class Recording:
     """What stands for CuPy while launches are written down; see `cuda.recorder`."""
 
-    def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
-        """Write down a launch."""
-        raise NotImplementedError
-
-    def gemm(self, call: Any, turned: bool, a: Any, b: Any, out: Any) -> None:
-        """Write down a call of cuBLAS."""
-        raise NotImplementedError
+    launch: Callable[..., None]
+    call: Callable[..., None]
 
 
 class Kernel:
@@ -163,3 +159,36 @@ def index_type(sizes: Sequence[int]) -> str:
     ('int', 'long long')
     """
     return "int" if max(sizes, default=0) < (1 << 31) - 4 * MAX_BLOCKS * THREADS else "long long"
+
+
+class TypedKernel:
+    """A kernel for any dtype: `typed(dtype, *sizes)` is the kernel for arrays of that dtype, with
+    at most as many elements as the largest of sizes. `constants` are numbers that the text uses:
+    for other numbers it is another kernel. A header defines the types of the text:
+
+    T         element type of the arrays    A        type of computations: float for float16
+    loaded    from T to A                   stored   from A to T
+    Index     an index into an array: 32 bits where they are enough
+    """
+
+    def __init__(self, name: str, body: str):
+        self.name = name
+        self.body = body
+        self.of: Callable[..., Kernel] = lru_cache(MOST_KERNELS)(self._make)
+
+    def __call__(self, dtype: Any, *sizes: int, **constants: int) -> Kernel:
+        return self.of(np.dtype(dtype).char, index_type(sizes), **constants)
+
+    def _make(self, char: str, index: str, **constants: int) -> Kernel:
+        computed, load, store = C_TYPES[char], "x", "x"
+        if char == "e":
+            computed, load, store = "float", "widened(x)", "narrowed(x)"
+        text = f"""typedef {C_TYPES[char]} T;
+typedef {computed} A;
+typedef {index} Index;
+__device__ inline A loaded(T x) {{ return {load}; }}
+__device__ inline T stored(A x) {{ return {store}; }}
+"""
+        text += "".join([f"constexpr Index {word} = {n};\n" for word, n in constants.items()])
+        text += self.body
+        return Kernel(self.name, helpers(text) + text)

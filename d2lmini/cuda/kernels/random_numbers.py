@@ -15,17 +15,18 @@ stream (SFC64, and NumPy's ziggurat), which has no random access.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from d2lmini.cuda.current import outside
-from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.kernels.launch import TypedKernel
 from d2lmini.ops.chunking import place
 from d2lmini.ops.random_ops import draw, pick, random_randint, shuffle, standard_uniform
 
-#: The stream of one element, and how numbers are drawn from the stream.
+#: The stream of one element, and how numbers are drawn from the stream: words of 32 and 64 bits;
+#: numbers from 0 (included) to 1 (excluded), with all the bits that the type has; two normal ones
+#: at a time (G. Box and M. Muller, 1958), whose radius takes 32 bits or more: the tails are there.
 STREAM = """
 typedef unsigned int Word;
 struct Stream {
@@ -59,91 +60,67 @@ __device__ inline unsigned long long next_long(Stream& s) {
     const unsigned long long high = next_word(s);
     return high << 32 | next_word(s);
 }
-// From 0 (included) to 1 (excluded), with all the bits that the type has.
-__device__ inline void uniform_of(Stream& s, float& u) {
-    u = (next_word(s) >> 8) * 5.9604644775390625e-08f;
-}
-__device__ inline void uniform_of(Stream& s, double& u) {
-    u = (next_long(s) >> 11) * 1.1102230246251565e-16;
-}
-__device__ inline double uniform_of(Stream& s) {
-    double u;
-    uniform_of(s, u);
-    return u;
-}
-// G. Box and M. Muller (1958): two numbers. The radius takes 32 bits or more: the tails are there.
-__device__ inline void normal_of(Stream& s, float& y, float& z) {
-    const float u = (next_word(s) + 1.0f) * 2.3283064365386963e-10f;
-    const float radius = sqrtf(-2 * logf(u));
-    sincospif(next_word(s) * 4.656612873077393e-10f, &z, &y);
+__device__ inline void uniform(Stream& s, float& u) { u = (next_word(s) >> 8) * 0x1p-24f; }
+__device__ inline void uniform(Stream& s, double& u) { u = (next_long(s) >> 11) * 0x1p-53; }
+__device__ inline void normal(Stream& s, float& y, float& z) {
+    const float radius = sqrtf(-2 * logf((next_word(s) + 1.0f) * 0x1p-32f));
+    sincospif(next_word(s) * 0x1p-31f, &z, &y);
     y *= radius, z *= radius;
 }
-__device__ inline void normal_of(Stream& s, double& y, double& z) {
-    const double radius = sqrt(-2 * log(1 - uniform_of(s)));
-    sincospi(2 * uniform_of(s), &z, &y);
+__device__ inline void normal(Stream& s, double& y, double& z) {
+    uniform(s, y), uniform(s, z);
+    const double radius = sqrt(-2 * log(1 - y));
+    sincospi(2 * z, &z, &y);
     y *= radius, z *= radius;
 }
 """
 
 _ALL = (1 << 64) - 1
 
-_DRAW = """$stream
-// A stream is for AT_ONCE neighbours.
-extern "C" __global__ void draw_$kind(
-    T* out, const Index n, const unsigned int key0, const unsigned int key1,
-    $parameters
-) {
+
+def _kernel(name: str, parameters: str, value: str, standard: str = "") -> TypedKernel:
+    """The kernel of a distribution with these parameters, which draws `value`: from the stream `s`,
+    or from the number y of the four that `standard` draws. A stream is for AT_ONCE neighbours."""
+    return TypedKernel(
+        f"draw_{name}",
+        f"""{STREAM}
+extern "C" __global__ void draw_{name}(
+    T* out, const Index n, const unsigned int key0, const unsigned int key1, {parameters}
+) {{
     const Index threads = gridDim.x * blockDim.x;
-    for (Index g = blockIdx.x * blockDim.x + threadIdx.x; AT_ONCE * g < n; g += threads) {
+    for (Index g = blockIdx.x * blockDim.x + threadIdx.x; AT_ONCE * g < n; g += threads) {{
         Stream s = stream_of(g, key0, key1);
         A standard[4];
-        $standard
+        {standard}
         Four<T> drawn;
-        for (int j = 0; j < AT_ONCE; ++j) {
+        for (int j = 0; j < AT_ONCE; ++j) {{
             const A y = standard[j];
-            drawn.at[j] = stored(A($value));
-        }
+            drawn.at[j] = stored(A({value}));
+        }}
         if (AT_ONCE == 4 && 4 * g + 3 < n && aligned(out)) four(&out[4 * g]) = drawn;
         else for (int j = 0; j < AT_ONCE; ++j)
             if (AT_ONCE * g + j < n) out[AT_ONCE * g + j] = drawn.at[j];
-    }
-}
-"""
+    }}
+}}
+""",
+    )
 
 
-class _Distribution(NamedTuple):
-    """How a number is drawn: from the stream `s`, or from a standard number `y`.
-
-    parameters  their names
-    value       the number
-    standard    how four standard numbers are drawn
-    """
-
-    parameters: str
-    value: str
-    standard: str = ""
-
-
-_UNIFORM = "for (int j = 0; j < 4; ++j) uniform_of(s, standard[j]);"
-_NORMAL = "for (int j = 0; j < 4; j += 2) normal_of(s, standard[j], standard[j + 1]);"
-
-_DISTRIBUTIONS = {
-    "uniform": _Distribution("low high", "A(low) + A(high - low) * y", _UNIFORM),
-    "normal": _Distribution("loc scale", "A(loc) + A(scale) * y", _NORMAL),
+_KERNELS = {
+    "uniform": _kernel(
+        "uniform", "const double low, const double high", "A(low) + A(high - low) * y",
+        "for (int j = 0; j < 4; ++j) uniform(s, standard[j]);",
+    ),
+    "normal": _kernel(
+        "normal", "const double loc, const double scale", "A(loc) + A(scale) * y",
+        "for (int j = 0; j < 4; j += 2) normal(s, standard[j], standard[j + 1]);",
+    ),
     # The words of a number below 2^32 are 64 bits, so that none is likelier than others by 2^-32.
-    "integers": _Distribution("low range", "low + (long long) (next_long(s) % range)"),
-}
-
-
-@cache
-def _kernel(name: str) -> TypedKernel:
-    words, value, standard = _DISTRIBUTIONS[name]
-    kinds = ("long long", "unsigned long long") if name == "integers" else ("double", "double")
-    parameters = [f"const {k} {w}" for k, w in zip(kinds, words.split())]
-    return TypedKernel(
-        f"draw_{name}", _DRAW, stream=STREAM, kind=name, parameters=", ".join(parameters),
-        standard=standard, value=value,
-    )  # fmt: skip
+    "integers": _kernel(
+        "integers", "const long long low, const unsigned long long range",
+        "low + (long long) (next_long(s) % range)",
+    ),
+}  # fmt: skip
 
 
 def words_of(key: Sequence[int]) -> tuple[int, int]:
@@ -163,54 +140,39 @@ def words_of(key: Sequence[int]) -> tuple[int, int]:
 
 
 def fill(
-    xp: Any, name: str, key: Sequence[int], out: Any, parameters: dict[str, Any],
-    piece: tuple[int, ...] = (),
-) -> Any:  # fmt: skip
+    xp: Any, name: str, key: Sequence[int], out: Any, *parameters: float, piece: Any = ()
+) -> Any:
     """Fill out, an array in order, from the distribution `name`; `key`, with `piece` behind it,
     names the streams."""
-    words, _, standard = _DISTRIBUTIONS[name]
-    values = [parameters[word] for word in words.split()]
-    at_once = 4 if standard else 1
-    kernel = _kernel(name)(out.dtype, out.size, AT_ONCE=at_once)
+    at_once = 1 if name == "integers" else 4
+    kernel = _KERNELS[name](out.dtype, out.size, AT_ONCE=at_once)
     threads = -(-out.size // at_once)
 
     def launch() -> None:
-        kernel(xp, threads, out, out.size, *words_of((*key, *piece)), *values)
+        kernel(xp, threads, out, out.size, *words_of((*key, *piece)), *parameters)
 
     outside(launch)
     return out
-
-
-def uniform(
-    xp: Any, key: Sequence[int], shape: tuple[int, ...], dtype: Any = "float32",
-    piece: tuple[int, ...] = (),
-) -> Any:  # fmt: skip
-    """A new array of numbers from 0 (included) to 1 (excluded)."""
-    return fill(xp, "uniform", key, xp.empty(shape, dtype), {"low": 0.0, "high": 1.0}, piece)
 
 
 def integers(
     xp: Any, key: Sequence[int], low: int, high: int, shape: tuple[int, ...], dtype: Any
 ) -> Any:
     """A new array of integers from low (included) to high (excluded)."""
-    return fill(xp, "integers", key, xp.empty(shape, dtype), {"low": low, "range": high - low})
-
-
-def permutation(xp: Any, key: Sequence[int], n: int) -> Any:
-    """The numbers from 0 to n - 1 in random order: the sort order of n random numbers."""
-    return xp.argsort(integers(xp, key, -(1 << 62), 1 << 62, (n,), np.int64))
+    return fill(xp, "integers", key, xp.empty(shape, dtype), low, high - low)
 
 
 @standard_uniform.kernel("cuda")
 def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
-    return uniform(xp, key, shape, piece=(piece,))
+    return fill(xp, "uniform", key, xp.empty(shape, "float32"), 0.0, 1.0, piece=(piece,))
 
 
 @draw.kernel("cuda")
 def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any:
-    if out.flags.c_contiguous:
-        return fill(xp, name, rng, out, parameters)
-    out[...] = fill(xp, name, rng, xp.empty(out.shape, out.dtype), parameters)
+    memory = out if out.flags.c_contiguous else xp.empty(out.shape, out.dtype)
+    fill(xp, name, rng, memory, *parameters.values())
+    if memory is not out:
+        out[...] = memory
     return out
 
 
@@ -225,11 +187,13 @@ def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     N, K = upper.shape
     row = xp.arange(N)[:, None]
     sums = upper / upper[:, -1:] + row
-    drawn = uniform(xp, rng, (N, count), "float64")
+    drawn = fill(xp, "uniform", rng, xp.empty((N, count), "float64"), 0.0, 1.0)
     return xp.searchsorted(sums.ravel(), drawn + row, "right") - row * K
 
 
 @shuffle.kernel("cuda")
 def _(xp: Any, data: Any, *, rng: Any, out: Any = None) -> Any:
-    order = permutation(xp, rng, data.shape[0]) if data.ndim else ...
+    # The sort order of n random numbers.
+    numbers = integers(xp, rng, -(1 << 62), 1 << 62, data.shape[:1], np.int64)
+    order = xp.argsort(numbers) if data.ndim else ...
     return place(xp, data[order], data.dtype, out)

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.cuda.current import outside
-from d2lmini.cuda.kernels.typed import TypedKernel
+from d2lmini.cuda.kernels.launch import TypedKernel
 from d2lmini.ops.core import registry
 from d2lmini.ops.places import positions, scatter_add
 

@@ -13,13 +13,30 @@ const float t2 = t1 + b;
 const float t3 = maximum(t2, 0.0f);
 >>> y
 <Proxy t3 float32>
+
+A formula may also reduce a value over the group of its element, a row or a column (`reductions`):
+
+>>> body = Body(has_groups=True)
+>>> x = body.line("x0[g * 100 + j]", np.dtype("float32"))
+>>> y = names.exp(x - names.max(x))
+>>> for name, value in body.values.items():
+...     print(value.stage, value.varies, value.line or name)
+0 True j
+0 True const float t1 = x0[g * 100 + j];
+1 False t2
+1 True const float t3 = t1 - t2;
+1 True const float t4 = expf(t3);
+
+`j` is the number of an element in its group. A value's *stage* is the number of loops over the
+elements that must end before the value is known; reductions of the same stage share a loop.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,39 +60,96 @@ class Parameter(float):
         return f"p{self.place}"
 
 
+class Value(NamedTuple):
+    """A value: the line of C that computes it (a reduction has none), the values in that line, its
+    stage, and whether it differs between the elements of a group."""
+
+    line: str
+    uses: set[str]
+    stage: int
+    varies: bool
+
+
+class Reduction(NamedTuple):
+    """A reduction: sum, mean, max or min of an expression, and the dtype of the result."""
+
+    kind: str
+    source: str
+    dtype: np.dtype
+
+
 class Body:
     """Lines of C being written, one for each call of a ufunc.
 
-    lines       the lines so far
+    values      by name, in an order in which they can be computed
+    reductions  by name
     parameters  by name: the dtype and the place of each `Parameter` in the lines
     """
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+    def __init__(self, has_groups: bool = False) -> None:
+        self.values = {"j": Value("", set(), 0, True)} if has_groups else {}
+        self.reductions: dict[str, Reduction] = {}
         self.parameters: dict[str, tuple[np.dtype, int]] = {}
+        self.has_groups = has_groups
         self._count = 0
+
+    @property
+    def lines(self) -> list[str]:
+        return [value.line for value in self.values.values() if value.line]
 
     def add_input(self, text: str, dtype: Any) -> Proxy:
         """The proxy of an input, given as a C expression."""
         return Proxy(names, text, np.dtype(dtype), self)
 
-    def new_name(self) -> str:
+    def line(self, text: str, dtype: np.dtype) -> Proxy:
+        """A new name for an expression."""
+        uses = self._words(text)
+        varies = any(self.values[name].varies for name in uses)
+        name = self._new_name()
+        line = f"const {c_type(dtype)} {name} = {text};"
+        self.values[name] = Value(line, uses, self._stage(uses), varies)
+        return self.add_input(name, dtype)
+
+    def reduce(self, kind: str, value: Proxy) -> Proxy:
+        """The sum, mean, max or min of a value over its group."""
+        if not self.has_groups or value.dtype.kind != "f":
+            raise NotTraceable(f"the {kind} of {value.dtype.name}, or without groups")
+        wide = np.promote_types(value.dtype, "f")
+        name, uses = self._new_name(), self._words(value.expr)
+        self.values[name] = Value("", uses, self._stage(uses) + 1, False)
+        self.reductions[name] = Reduction(kind, value.expr, wide)
+        result = self.add_input(name, wide)
+        if kind == "mean":
+            result = self.line(f"{name} / ({c_type(wide)}) size", wide)
+        return result.astype(value.dtype)
+
+    def needed(
+        self, texts: Iterable[str], known: int = 0, of_elements: bool = False
+    ) -> dict[str, Value]:
+        """The values that these texts need, where reductions up to the stage `known` are given;
+        `of_elements`: only those that differ between elements."""
+        found: set[str] = set()
+        rest = {name for text in texts for name in self._words(text)}
+        while rest:
+            name = rest.pop()
+            value = self.values[name]
+            if name in found or (of_elements and not value.varies):
+                continue
+            found.add(name)
+            if name not in self.reductions or value.stage > known:
+                rest |= value.uses
+        return {name: value for name, value in self.values.items() if name in found}
+
+    def _new_name(self) -> str:
         self._count += 1
         return f"t{self._count}"
 
-    def line(self, text: str, dtype: np.dtype) -> Proxy:
-        """A new name for an expression."""
-        name = self.new_name()
-        self.lines.append(f"const {c_type(dtype)} {name} = {text};")
-        return Proxy(names, name, dtype, self)
+    def _words(self, text: str) -> set[str]:
+        """The values in a text."""
+        return set(re.findall(r"\w+", text)) & self.values.keys()
 
-    def reduce(self, kind: str, value: Proxy) -> Proxy:
-        """The sum, mean, max or min of a value over its group (see `stages`)."""
-        raise NotTraceable(f"{kind} in a kernel without groups")
-
-    def index(self) -> Proxy:
-        """The number of the element in its group."""
-        raise NotTraceable("an index in a kernel without groups")
+    def _stage(self, uses: set[str]) -> int:
+        return max((self.values[name].stage for name in uses), default=0)
 
     def number(self, value: Any, dtype: np.dtype) -> str:
         """The text of a number."""
@@ -167,9 +241,17 @@ class Names(SymbolicModule):
         test, yes, no = map(_parenthesize, [condition.expr, *sides])
         return body.line(f"{test} ? {yes} : {no}", dtype)
 
+    def __getattr__(self, name: str) -> Any:
+        """A ufunc; or `sum(x)`, `mean(x)`, `max(x)`, `min(x)` of a value over its group."""
+        if name in ("sum", "mean", "max", "min"):
+            return lambda x: x.body.reduce(name, x)
+        return super().__getattr__(name)
+
     def index_of(self, x: Proxy) -> Proxy:
         """The number of the element in its group."""
-        return x.body.index()
+        if not x.body.has_groups:
+            raise NotTraceable("an index in a kernel without groups")
+        return x.body.add_input("j", "int64")  # type: ignore[no-any-return]
 
     def empty(self, shape: Any, dtype: Any = float) -> Proxy:
         return Proxy(self, "0", np.dtype(dtype))
@@ -177,13 +259,5 @@ class Names(SymbolicModule):
     def empty_like(self, x: Proxy) -> Proxy:
         return self.full_like(x, 0)
 
-
-def _add_reduction(kind: str) -> None:
-    """Define `sum(x)` or another reduction of a value over its group."""
-    setattr(Names, kind, lambda self, x: x.body.reduce(kind, x))
-
-
-for _kind in ("sum", "mean", "max", "min"):
-    _add_reduction(_kind)
 
 names = Names()

@@ -9,7 +9,6 @@ left operand, integer division by 0 is undefined) a short function of our own re
 >>> ufunc_to_c("exp", "f", ["x"]), ufunc_to_c("exp", "d", ["x"])
 ('expf(x)', 'exp(x)')
 >>> print(helpers("maximum(x, 0)"), end="")
-// nan if a or b is nan; of 0 and -0 the second, as NumPy on x86.
 template <class T> __device__ T maximum(T a, T b) {
     return a > b || a != a ? a : b;
 }
@@ -29,34 +28,33 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import THREADS
 from d2lmini.ops.symbolic import NotTraceable
+
+#: Threads of a block: a multiple of the warp size 32; with 256 any register count fits.
+THREADS = 256
 
 #: The same for all numbers.
 _ALL = {
-    "add": "{0} + {1}",
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
+    **{
+        name: f"{{0}} {operator} {{1}}"
+        for name, operator in {
+            "add": "+", "subtract": "-", "multiply": "*", "logical_and": "&&", "logical_or": "||",
+            "equal": "==", "not_equal": "!=", "greater": ">", "greater_equal": ">=", "less": "<",
+            "less_equal": "<=",
+        }.items()
+    },
     "square": "{0} * {0}",
     "negative": "-{0}",
     "positive": "{0}",
     "maximum": "maximum({0}, {1})",
     "minimum": "minimum({0}, {1})",
     "sign": "sign({0})",
-    "equal": "{0} == {1}",
-    "not_equal": "{0} != {1}",
-    "greater": "{0} > {1}",
-    "greater_equal": "{0} >= {1}",
-    "less": "{0} < {1}",
-    "less_equal": "{0} <= {1}",
-    "logical_and": "{0} && {1}",
-    "logical_or": "{0} || {1}",
     "logical_xor": "!{0} != !{1}",
     "logical_not": "!{0}",
     "isnan": "{0} != {0}",
     "isinf": "{0} == {0} && {0} - {0} != 0",
     "isfinite": "{0} - {0} == 0",
-}
+}  # fmt: skip
 
 #: float and double; {f} is the suffix that C adds to the name of a function on floats.
 _FLOATS = {
@@ -64,31 +62,20 @@ _FLOATS = {
     "reciprocal": "1 / {0}",
     **dict.fromkeys(("absolute", "fabs"), "fabs{f}({0})"),
     "floor_divide": "floor_divide({0}, {1})",
-    "fmod": "fmod{f}({0}, {1})",
-    **dict.fromkeys(("power", "float_power"), "pow{f}({0}, {1})"),
-    "hypot": "hypot{f}({0}, {1})",
-    "copysign": "copysign{f}({0}, {1})",
-    "nextafter": "nextafter{f}({0}, {1})",
-    "fmax": "fmax{f}({0}, {1})",
-    "fmin": "fmin{f}({0}, {1})",
+    "power": "pow{f}({0}, {1})",
+    "arctan2": "atan2{f}({0}, {1})",
     "logaddexp": "logaddexp({0}, {1})",
-    "signbit": "signbit({0})",
     **dict.fromkeys(("degrees", "rad2deg"), "{0} * ({T}) 57.295779513082320877"),
     **dict.fromkeys(("radians", "deg2rad"), "{0} * ({T}) 0.017453292519943295769"),
+    **{name: f"{name}{{f}}({{0}}, {{1}})" for name in ("fmod", "hypot", "copysign")},
     **{
-        name: f"{c}{{f}}({{0}})"
-        for name, c in {
-            "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
-            "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
-            "sin": "sin", "cos": "cos", "tan": "tan",
-            "arcsin": "asin", "arccos": "acos", "arctan": "atan",
-            "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-            "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-            "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint",
-        }.items()
+        name: f"{name.replace('arc', 'a')}{{f}}({{0}})"
+        for name in (
+            "sqrt cbrt exp expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan "
+            "sinh cosh tanh arcsinh arccosh arctanh floor ceil trunc rint"
+        ).split()
     },
-    "arctan2": "atan2{f}({0}, {1})",
-}  # fmt: skip
+}
 
 #: Integers and bools: what rounds changes nothing, and all are finite.
 _EXACT = {
@@ -109,8 +96,6 @@ _INTEGERS = {
     "bitwise_or": "{0} | {1}",
     "bitwise_xor": "{0} ^ {1}",
     "invert": "~{0}",
-    "left_shift": "{0} << {1}",
-    "right_shift": "{0} >> {1}",
 }
 
 #: Sums of bools are "or", products "and".
@@ -150,11 +135,10 @@ __device__ inline half_bits narrowed(double x) {
     return h;
 }
 """,
-    "rounded": """// Rounded to a number of float16.
-template <class T> __device__ float rounded(T x) { return widened(narrowed(x)); }
+    "rounded": """template <class T> __device__ float rounded(T x) { return widened(narrowed(x)); }
 """,
-    "maximum": """// nan if a or b is nan; of 0 and -0 the second, as NumPy on x86.
-template <class T> __device__ T maximum(T a, T b) {
+    # nan if a or b is nan; of 0 and -0 the second, as NumPy on x86.
+    "maximum": """template <class T> __device__ T maximum(T a, T b) {
     return a > b || a != a ? a : b;
 }
 """,
@@ -170,55 +154,57 @@ template <class T> __device__ T maximum(T a, T b) {
     return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 """,
-    "rest_of": """// The remainder with the sign of a; 0 if b is 0 or -1.
-template <class T> __device__ T rest_of(T a, T b) {
+    # The remainder with the sign of a; 0 if b is 0 or -1.
+    "rest_of": """template <class T> __device__ T rest_of(T a, T b) {
     return b == 0 || (b == T(-1) && b < 0) ? T(0) : T(a % b);
 }
 """,
-    "floor_divide": """// The quotient rounded down; for b = 0: integers 0, floats a / b.
-template <class T> __device__ T floor_divide(T a, T b) {
-    if (b == 0) return 0;
-    if (b == T(-1) && b < 0) return -a;
-    T q = a / b;
-    return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+    # The quotient rounded down; for b = 0: integers 0, floats a / b.
+    "floor_divide": """template <class T> __device__ T floor_divide(T a, T b) {
+    if constexpr (T(0.5) == 0) {
+        if (b == 0) return 0;
+        if (b == T(-1) && b < 0) return -a;
+        T q = a / b;
+        return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+    } else {
+        if (b == 0) return a / b;
+        T rest = fmod(a, b), q = (a - rest) / b;
+        if (rest != 0 && (rest < 0) != (b < 0)) q -= 1;
+        if (q == 0) return copysign(T(0), a / b);
+        T whole = floor(q);
+        return q - whole > T(0.5) ? whole + 1 : whole;
+    }
 }
-template <class T> __device__ T floor_divide_floats(T a, T b) {
-    if (b == 0) return a / b;
-    T rest = fmod(a, b), q = (a - rest) / b;
-    if (rest != 0 && (rest < 0) != (b < 0)) q -= 1;
-    if (q == 0) return copysign(T(0), a / b);
-    T whole = floor(q);
-    return q - whole > T(0.5) ? whole + 1 : whole;
-}
-__device__ inline float floor_divide(float a, float b) { return floor_divide_floats(a, b); }
-__device__ inline double floor_divide(double a, double b) { return floor_divide_floats(a, b); }
 """,
-    "remainder_of": """// The remainder with the sign of b; 0 if b is 0.
-template <class T> __device__ T remainder_of(T a, T b) {
+    # The remainder with the sign of b; 0 if b is 0.
+    "remainder_of": """template <class T> __device__ T remainder_of(T a, T b) {
     T rest = rest_of(a, b);
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 """,
-    "power": """// The power of integers, by squaring; results that are too large wrap around.
-template <class T> __device__ T power(T a, T n) {
+    # The power of integers, by squaring; results that are too large wrap around.
+    "power": """template <class T> __device__ T power(T a, T n) {
     T y = 1;
     for (; n > 0; n >>= 1, a *= a) if (n & 1) y *= a;
     return y;
 }
 """,
-    "Four": """// Four elements side by side.
-template <class T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
+    # Four elements side by side.
+    "Four": """template <class T>
+struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T at[4]; };
 template <class T> __device__ const Four<T>& four(const T* x) { return *(const Four<T>*) x; }
 template <class T> __device__ Four<T>& four(T* x) { return *(Four<T>*) x; }
 template <class T> __device__ bool aligned(const T* x) {
     return (size_t) x % alignof(Four<T>) == 0;
 }
 """,
-    "all_lanes": f"""// The sum (+), maximum (>) or minimum (<) over the threads that share a group.
-template <char kind, class T> __device__ T all_lanes(T mine, int lane, int lanes, int apart) {{
+    # The sum (+), maximum (>) or minimum (<) over the threads that share a group. (Before it, other
+    # threads may still read the values of the last one.)
+    "all_lanes": f"""template <char kind, class T>
+__device__ T all_lanes(T mine, int lane, int lanes, int apart) {{
     __shared__ T all[{THREADS}];
     const int me = threadIdx.x;
-    __syncthreads();  // other threads may still read the values before
+    __syncthreads();
     all[me] = mine;
     __syncthreads();
     for (int half = lanes / 2; half > 0; half /= 2) {{

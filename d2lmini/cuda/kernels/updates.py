@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.current import outside
-from d2lmini.cuda.kernels.elementwise import broken, complete, load_text, store_text
+from d2lmini.cuda.current import NotRecorded, outside
+from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, Names, Parameter, c_type
-from d2lmini.cuda.recorder import NotRecorded
 from d2lmini.ops.core import Op
 from d2lmini.ops.symbolic import NotTraceable, trace
 from d2lmini.ops.update import bind
@@ -46,23 +45,12 @@ def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[A
     bind(rule, _Numbers(numbers), dtypes[0], attrs)
     # Numbers that switch something off make another formula, all others the same one.
     kinds = tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs.items()])
-    step = _formula(rule, dtypes, kinds)
     for begin in range(0, len(groups), MAX_PARAMETERS):
         part = groups[begin : begin + MAX_PARAMETERS]
         sizes = [arrays[0].size for arrays in part]
-        kernel = _kernel(rule.name.strip("_"), step, len(part), index_type(sizes))
+        kernel, places = _kernel(rule, dtypes, kinds, len(part), index_type(sizes))
         arrays = [array for arrays in part for array in arrays]
-        kernel(xp, max(sizes), *arrays, *sizes, *[numbers[i] for i in step.places], rows=len(part))
-
-
-class _Step(NamedTuple):
-    """The computation on element i of each array: the arrays and the numbers that it needs, as
-    (C type, name), lines of C, and which numbers of the rule these are."""
-
-    arrays: tuple[tuple[str, str], ...]
-    numbers: tuple[tuple[str, str], ...]
-    lines: tuple[str, ...]
-    places: tuple[int, ...]
+        kernel(xp, max(sizes), *arrays, *sizes, *[numbers[i] for i in places], rows=len(part))
 
 
 class _Numbers(Names):
@@ -79,51 +67,43 @@ class _Numbers(Names):
 
 
 @lru_cache(maxsize=256)
-def _formula(rule: Op, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...]) -> _Step:
-    """The step of a rule for one element of each array, including changes of arrays in place."""
+def _kernel(
+    rule: Op, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...], count: int,
+    index: str,
+) -> tuple[Kernel, list[int]]:  # fmt: skip
+    """The kernel for `count` parameters: its arguments are the arrays of all parameters, their
+    sizes, and numbers; and which numbers of the rule these are."""
     body = Body()
     names = [f"x{i}" for i in range(len(dtypes))]
-    given = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
-    before = [value.expr for value in given]
-    trace(_Numbers([]), rule.compute, given, dict(attrs), out=given[0])
-    arrays, stores = [], []
-    for name, value, old in zip(names, given, before):
-        is_written = value.expr != old
-        kind = C_TYPES[value.dtype.char]
-        arrays.append((f"{kind}*" if is_written else f"const {kind}*", name))
-        stores += [f"{name}[i] = {store_text(value)};"] if is_written else []
-    numbers = tuple([(f"const {c_type(d)}", n) for n, (d, _) in body.parameters.items()])
-    places = tuple([place for _, place in body.parameters.values()])
-    return _Step(tuple(arrays), numbers, (*body.lines, *stores), places)
-
-
-@lru_cache(maxsize=256)
-def _kernel(name: str, step: _Step, count: int, index: str) -> Kernel:
-    """The kernel for `count` parameters. Its arguments: the arrays of all parameters, their sizes,
-    the numbers."""
-    own = [*step.arrays, (f"const {index}", "n")]
-    given = [f"{kind} {word}_{r}" for r in range(count) for kind, word in step.arrays]
+    values = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
+    before = [value.expr for value in values]
+    trace(_Numbers([]), rule.compute, values, dict(attrs), out=values[0])
+    is_written = [value.expr != old for value, old in zip(values, before)]
+    kinds = [f"{'' if w else 'const '}{C_TYPES[d.char]}*" for d, w in zip(dtypes, is_written)]
+    arrays = list(zip(kinds, names))
+    given = [f"{kind} {name}_{r}" for r in range(count) for kind, name in arrays]
     given += [f"const {index} n_{r}" for r in range(count)]
-    given += [" ".join(number) for number in step.numbers]
-    choice = [
-        f"case {r}: {' '.join(f'{word} = {word}_{r};' for _, word in own)} break;"
-        for r in range(count)
-    ]
+    given += [f"const {c_type(dtype)} {name}" for name, (dtype, _) in body.parameters.items()]
+    stores = [f"{n}[i] = {store_text(v)};" for n, v, w in zip(names, values, is_written) if w]
+    title = rule.name.strip("_")
     lines = [
-        *broken(f'extern "C" __global__ void {name}(', given, end=") {"),
-        *(f"    {kind} {word} = nullptr;" for kind, word in step.arrays),
+        *broken(f'extern "C" __global__ void {title}({", ".join(given)}) {{'),
+        *(f"    {kind} {name} = nullptr;" for kind, name in arrays),
         f"    {index} n = 0;",
         "    switch (blockIdx.y) {  // row r of the blocks works on parameter r",
-        *(f"        {line}" for line in choice),
+        *(
+            f"        case {r}: {' '.join([f'{x} = {x}_{r};' for x in (*names, 'n')])} break;"
+            for r in range(count)
+        ),
         "    }",
         f"    const {index} first = blockIdx.x * blockDim.x + threadIdx.x;",
         f"    for ({index} i = first; i < n; i += gridDim.x * blockDim.x) {{",
-        *(f"        {line}" for line in step.lines),
+        *(f"        {line}" for line in [*body.lines, *stores]),
         "    }",
         "}",
         "",
     ]
-    return complete(name, "\n".join(lines))
+    return complete(title, "\n".join(lines)), [place for _, place in body.parameters.values()]
 
 
 @run.kernel("cuda")

@@ -1,60 +1,69 @@
-"""Windows over images: the loops of convolution and pooling on a GPU, im2col and col2im.
+"""Windows over images on a GPU: im2col and col2im, pooling, depthwise convolution.
 
-A kernel has a thread for each output, which goes through the taps of its window (`$taps`), or a
-thread for each pixel, which goes through the windows over the pixel (`$windows`). Only one thread
-writes each result: no atomics are needed, and sums are always the same. Neighbouring threads work
-on neighbouring outputs or pixels, so that 32 threads read and write contiguous memory.
+A kernel has a thread for each output, which goes through the taps of its window, or a thread for
+each pixel, which goes through the windows over the pixel. Only one thread writes each result: no
+atomics are needed, and sums are always the same. Neighbouring threads work on neighbouring outputs
+or pixels, so that 32 threads read and write contiguous memory.
 
 The sizes are constants of the text, so that the compiler divides by constants; the batch is not.
 Images have one to three axes (missing ones are of size 1), and for each axis of
 
     D, H, W     image        K   kernel        S   stride        L   dilation        P   padding
 
-there are O windows. A plane is one channel of one image. im2col makes the windows columns of a
-matrix: those of image n begin at n * image_stride, its rows are row_stride apart. So images may lie
-one after the other, (N, C * taps, places), or side by side, (C * taps, N, places).
+there are O windows. A plane is one channel of one image. Arrays are in order (C-contiguous), all of
+one dtype; float16 is added up in float32.
+
+A maximum's gradient goes to the first place of its window that holds the largest value: the thread
+of a pixel checks, in every window that contains the pixel, whether the pixel is that place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from d2lmini.cuda.kernels.typed import TypedKernel
+import numpy as np
 
-_TEXTS = {
-    # Where the columns of an image, and their rows, begin.
-    "strides": """const Index places = OD * OH * OW, taps = KD * KH * KW;
-    const Index image_stride = SIDE_BY_SIDE ? places : C * taps * places;
-    const Index row_stride = SIDE_BY_SIDE ? images * places : places;""",
-    # The thread of output i: `place` is that of its window in `plane`, which begins at front, top,
-    # left, the pixel `origin`. `$taps` goes through the pixels of the window, `origin + ahead`. How
-    # far ahead they are is constant, so the compiler can write the taps one by one.
-    "outputs": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
-    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
-        const Index place = i % (OD * OH * OW), plane = i / (OD * OH * OW);
+from d2lmini.cuda.kernels.launch import TypedKernel
+from d2lmini.ops import pool as ops
+
+
+class _Walk(NamedTuple):
+    """The beginning of a thread's work, and the loop over its taps or windows."""
+
+    begin: str
+    loop: str
+
+
+# The thread of output i: `place` is that of its window in `plane`, which begins at front, top,
+# left, the pixel `origin`. The loop goes through the pixels of the window, `origin + ahead`. How
+# far ahead they are is constant, so the compiler can write the taps one by one. (As unsigned
+# numbers, negative places are large.)
+OUTPUTS = _Walk(
+    """const Index place = i % (OD * OH * OW), plane = i / (OD * OH * OW);
         const Index front = place / (OW * OH) * SD - PD, top = place / OW % OH * SH - PH;
         const Index left = place % OW * SW - PW, origin = (front * H + top) * W + left;""",
-    "taps": """for (Index kd = 0; kd < KD; ++kd)
+    """for (Index kd = 0; kd < KD; ++kd)
             for (Index kh = 0; kh < KH; ++kh)
                 for (Index kw = 0; kw < KW; ++kw) {
                     const unsigned d = front + kd * LD, h = top + kh * LH, w = left + kw * LW;
-                    const bool inside = d < D && h < H && w < W;  // negative ones are large
+                    const bool inside = d < D && h < H && w < W;
                     const Index tap = (kd * KH + kh) * KW + kw;
                     const Index ahead = (kd * LD * H + kh * LH) * W + kw * LW;""",
-    # The thread of pixel i. `$windows` goes through the windows over the pixel: at the place
-    # `last - back`, which has the pixel at its tap `tap` and begins at front, top, left. How far
-    # it goes back along an axis is constant, so the compiler can write the windows one by one.
-    "pixels": """const Index first = blockIdx.x * blockDim.x + threadIdx.x;
-    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {
-        const Index pixel = i % (D * H * W), plane = i / (D * H * W);
+)
+# The thread of pixel i. The loop goes through the windows over the pixel: at the place
+# `last - back`, which has the pixel at its tap `tap` and begins at front, top, left. How far it
+# goes back along an axis is constant, so the compiler can write the windows one by one.
+PIXELS = _Walk(
+    """const Index pixel = i % (D * H * W), plane = i / (D * H * W);
         const Index z = pixel / (H * W) + PD, y = pixel / W % H + PH, x = pixel % W + PW;
         const Index last_d = last_window(z, OD, KD, SD, LD);
         const Index last_h = last_window(y, OH, KH, SH, LH);
         const Index last_w = last_window(x, OW, KW, SW, LW);
-        const Index last = (last_d * OH + last_h) * OW + last_w;""",
-    "windows": """for (Index d = most_windows(OD, KD, SD, LD) - 1; d >= 0; --d)
+        const Index last = (last_d * OH + last_h) * OW + last_w;
+        A sum = 0;""",
+    """for (Index d = most_windows(OD, KD, SD, LD) - 1; d >= 0; --d)
             for (Index h = most_windows(OH, KH, SH, LH) - 1; h >= 0; --h)
                 for (Index w = most_windows(OW, KW, SW, LW) - 1; w >= 0; --w) {
                     const Index to_d = distance(z, d, OD, KD, SD, LD);
@@ -68,10 +77,11 @@ _TEXTS = {
                     const Index back = (d * OH + h) * OW + w;
                     const Index front = z - PD - to_d, top = y - PH - to_h;
                     const Index left = x - PW - to_w;""",
-}  # fmt: skip
-_WINDOWS = """
-// Along an axis with O windows: how many are tried (all, or as many as can reach one pixel); the
-// last of them; and how far the pixel lies from the begin of the window `back` windows before it.
+)
+# Along an axis with O windows: how many are tried (all, or as many as can reach one pixel); the
+# last of them; how far the pixel lies from the begin of the window `back` windows before it; and
+# whether o is a window that has a tap at this distance from its begin.
+_AXIS = """
 __device__ constexpr Index most_windows(Index O, Index K, Index S, Index L) {
     return O <= (K - 1) * L / S ? O : (K - 1) * L / S + 1;
 }
@@ -81,27 +91,45 @@ __device__ inline Index last_window(unsigned x, Index O, Index K, Index S, Index
 __device__ inline Index distance(unsigned x, Index back, Index O, Index K, Index S, Index L) {
     return O <= (K - 1) * L / S ? x - (O - 1 - back) * S : x % (unsigned) S + back * S;
 }
-// Is o a window, and has it a tap at this distance from its begin? (Negative ones are large.)
 __device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index K, Index L) {
     return o < O && distance <= (unsigned) ((K - 1) * L) && distance % (unsigned) L == 0;
 }
 """
-_FIELDS = ("size", "kernel", "stride", "dilate", "pad", "out")
+_FIELDS = {"": "size", "K": "kernel", "S": "stride", "L": "dilate", "P": "pad", "O": "out"}
 
 
 class WindowKernel:
     """A kernel over windows: `kernel(xp, n, arrays, geometry, *numbers, **constants)` launches it
-    for n outputs or pixels. Its parameters are the arrays, n and the numbers."""
+    for n outputs or pixels. `arrays` are its parameters, and `numbers`, behind n; `begin`, `each`
+    tap or window, and `end` say what a thread computes; `functions` stand before the kernel."""
 
-    def __init__(self, name: str, body: str):
-        self.typed = TypedKernel(name, _WINDOWS + body, **_TEXTS)
+    def __init__(
+        self, name: str, walk: _Walk, arrays: str, begin: str, each: str, end: str = "",
+        numbers: str = "", functions: str = "",
+    ):  # fmt: skip
+        self.typed = TypedKernel(
+            name,
+            f"""{_AXIS}{functions}
+extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
+    const Index first = blockIdx.x * blockDim.x + threadIdx.x;
+    for (Index i = first; i < n; i += gridDim.x * blockDim.x) {{
+        {walk.begin}
+        {begin}
+        {walk.loop}
+                    {each}
+                }}
+        {end}
+    }}
+}}
+""",
+        )
 
     def __call__(
         self, xp: Any, n: int, arrays: Sequence[Any], geometry: Any, *numbers: float,
         **constants: int,
     ) -> None:  # fmt: skip
-        """`geometry` has size, kernel, stride, dilate (or not), pad and out, each with a number
-        for every axis. Arrays are in order (C-contiguous)."""
+        """`geometry` has size, kernel, stride, dilate, pad and out, each with a number for every
+        axis."""
         sizes = [n, *(a.size for a in arrays)]
         kernel = self.typed(arrays[0].dtype, *sizes, **constants_of(geometry), **constants)
         kernel(xp, n, *arrays, n, *numbers)
@@ -116,46 +144,31 @@ def constants_of(geometry: Any) -> dict[str, int]:
     [1, 7, 6, 1, 3, 2, 1, 5, 5]
     """
     found = {}
-    for letter, field in zip(("", "K", "S", "L", "P", "O"), _FIELDS):
-        sizes = getattr(geometry, field, ())
+    for letter, field in _FIELDS.items():
+        sizes = getattr(geometry, field)
         sizes = (int(field != "pad"),) * (3 - len(sizes)) + tuple(sizes)
         found.update({letter + axis: size for axis, size in zip("DHW", sizes)})
     return found
 
 
-_IM2COL = WindowKernel(
-    "im2col",
-    """
-extern "C" __global__ void im2col(const T* image, T* columns, const Index n, const Index images) {
-    $strides
-    $outputs
-        T* to = columns + plane / C * image_stride + plane % C * taps * row_stride + place;
-        const T* from = image + plane * (D * H * W) + origin;
-        $taps
-                    to[tap * row_stride] = inside ? from[ahead] : T(0);
-                }
-    }
-}
-""",
-)
+# -- columns --------------------------------------------------------------------------------------
 
+_STRIDES = ", const Index image_stride, const Index row_stride"
+_COLUMNS = "columns + plane / C * image_stride + plane % C * (KD * KH * KW) * row_stride"
+_IM2COL = WindowKernel(
+    "im2col", OUTPUTS, "const T* image, T* columns",
+    f"""T* to = {_COLUMNS} + place;
+        const T* from = image + plane * (D * H * W) + origin;""",
+    "to[tap * row_stride] = inside ? from[ahead] : T(0);",
+    numbers=_STRIDES,
+)  # fmt: skip
 _COL2IM = WindowKernel(
-    "col2im",
-    """
-extern "C" __global__ void col2im(const T* columns, T* image, const Index n, const Index images) {
-    $strides
-    $pixels
-        const T* from = columns + plane / C * image_stride + plane % C * taps * row_stride;
-        from += last;
-        A sum = 0;
-        $windows
-                    sum += loaded(from[tap * row_stride - back]);
-                }
-        image[i] = stored(sum);
-    }
-}
-""",
-)
+    "col2im", PIXELS, "const T* columns, T* image",
+    f"const T* from = {_COLUMNS} + last;",
+    "sum += loaded(from[tap * row_stride - back]);",
+    "image[i] = stored(sum);",
+    numbers=_STRIDES,
+)  # fmt: skip
 
 
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
@@ -163,11 +176,98 @@ def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool 
     are (C * taps, N, places). Any dtype."""
     N, C = image.shape[:2]
     n = N * C * prod(geometry.out)
-    _IM2COL(xp, n, [image, columns], geometry, N, C=C, SIDE_BY_SIDE=int(side_by_side))
+    _IM2COL(xp, n, [image, columns], geometry, *_strides(columns, side_by_side), C=C)
 
 
 def col2im(xp: Any, columns: Any, image: Any, geometry: Any, side_by_side: bool = False) -> None:
     """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
-    it. float16 is added up in float32."""
-    N, C = image.shape[:2]
-    _COL2IM(xp, image.size, [columns, image], geometry, N, C=C, SIDE_BY_SIDE=int(side_by_side))
+    it."""
+    strides = _strides(columns, side_by_side)
+    _COL2IM(xp, image.size, [columns, image], geometry, *strides, C=image.shape[1])
+
+
+def _strides(columns: Any, side_by_side: bool) -> tuple[int, int]:
+    """How far apart the columns of two images are, and two rows of an image."""
+    _, second, places = columns.shape
+    return (places, second * places) if side_by_side else (second * places, places)
+
+
+# -- pooling --------------------------------------------------------------------------------------
+
+# KIND is 0 for a sum, 1 and 2 for a mean, 3 for a maximum. How many places along an axis a mean
+# counts (1: its padding, too); 1 if it is no mean.
+_COUNT = """
+__device__ inline A places(Index begin, Index K, Index size, Index P) {
+    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
+    const Index found = (begin + K < most ? begin + K : most) - from;
+    return KIND == 0 || KIND == 3 || found < 1 ? 1 : found;
+}
+__device__ inline A count(Index front, Index top, Index left) {
+    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
+}
+"""
+# y (..., *out): the sum, mean or maximum of each window of x (..., *size), from `start` on. A
+# maximum is nan where the window has a nan.
+_REDUCE = WindowKernel(
+    "pool", OUTPUTS, "const T* x, T* y",
+    """const T* from = x + plane * (D * H * W) + origin;
+        A result = A(start);""",
+    """if (!inside) continue;
+                    const A value = loaded(from[ahead]);
+                    result = KIND == 3 ? maximum(result, value) : result + value;""",
+    "y[i] = stored(result / count(front, top, left));",
+    numbers=", const double start", functions=_COUNT,
+)  # fmt: skip
+# dx (..., *size): each g (..., *out), divided by the number of places that its mean counts, is
+# added to all places of its window.
+_SPREAD = WindowKernel(
+    "pool_spread", PIXELS, "const T* g, T* dx",
+    "const T* from = g + plane * (OD * OH * OW) + last;",
+    "sum += loaded(from[-back]) / count(front, top, left);",
+    "dx[i] = stored(sum);",
+    functions=_COUNT,
+)  # fmt: skip
+# dx, of x's shape: each g goes to the first place of its window of x that holds y; none if y is
+# nan.
+_GIVE = WindowKernel(
+    "max_pool_give", PIXELS, "const T* g, const T* input, const T* output, T* dx", "",
+    """const Index o = plane * (OD * OH * OW) + last - back;
+                    const A largest = loaded(output[o]);
+                    if (loaded(input[i]) == largest && pixel == first_place(
+                            input, largest, plane, front, top, left))
+                        sum += loaded(g[o]);""",
+    "dx[i] = stored(sum);",
+    functions=f"""
+__device__ inline Index first_place(
+    const T* x, A largest, Index plane, Index front, Index top, Index left
+) {{
+    const Index origin = (front * H + top) * W + left;
+    const T* from = x + plane * (D * H * W) + origin;
+    {OUTPUTS.loop}
+                    if (inside && loaded(from[ahead]) == largest) return origin + ahead;
+                }}
+    return -1;
+}}
+""",
+)  # fmt: skip
+
+
+@ops.reduce_windows.kernel("cuda")
+def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
+    # A window outside the image has the lowest number.
+    start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
+    _REDUCE(xp, y.size, [xp.ascontiguousarray(x), y], pool, start, KIND=kind)
+
+
+@ops.pooling_spread.kernel("cuda")
+def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
+    dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
+    _SPREAD(xp, dx.size, [xp.ascontiguousarray(g), dx], pool, KIND=kind)
+    return dx
+
+
+@ops.max_pooling_backward.kernel("cuda")
+def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
+    dx = xp.empty(data.shape, g.dtype) if out is None else out
+    _GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
+    return dx

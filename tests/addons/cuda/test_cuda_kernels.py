@@ -23,16 +23,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from d2lmini import sym
 from d2lmini.base import MXNetError
 from d2lmini.cuda.kernels import (
-    depthwise,
+    convolve,
+    formulas,
     random_numbers,
     recurrent,
-    reductions,
     rows,
     updates,
     windows,
 )
-from d2lmini.cuda.kernels import elementwise as elementwise_module
-from d2lmini.cuda.kernels.elementwise import Operand, elementwise
+from d2lmini.cuda.kernels.formulas import Operand, elementwise
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.device.errstate import run_quietly
@@ -145,7 +144,8 @@ def written(op: Op, dtype: str, attrs: dict[str, Any]) -> Written | None:
     def formula(*given: Proxy) -> list[Proxy]:
         return [trace(names, op.compute, given, attrs)]
 
-    kernel = elementwise("op", [Operand(x.dtype, x.shape) for x in arrays], (37,), formula)
+    made = elementwise("op", [Operand(x.dtype, x.shape) for x in arrays], (37,), formula)
+    ((kernel, _),) = made.kernels
     return Written(f"{op.name} {dtype} {attrs}", kernel, arrays, want)
 
 
@@ -200,11 +200,6 @@ def difference(
 # -- how elements are found ------------------------------------------------------------------------
 
 
-def launched(kernel: Kernel, *args: Any, rows: int = 1) -> None:
-    """Run a kernel on arrays of the fake."""
-    kernel(cupy, 1, *args, rows=rows)
-
-
 SHAPES = [
     ((8, 6, 5, 4), [(8, 6, 5, 4), (6, 1, 1), (1,), (8, 1, 1, 4)]),
     ((8, 12), [(12,), (8, 1), (8, 12)]),
@@ -236,9 +231,9 @@ def test_broadcasting_in_order_and_not(domain, shapes, dtype):
         there = [_on_gpu(a, turned, begin) for a in arrays]
         item = np.dtype(dtype).itemsize
         inputs = [Operand(dtype, a.shape, tuple(s // item for s in a.strides)) for a in there]
-        kernel = elementwise("total", inputs, domain, formula)
+        made = elementwise("total", inputs, domain, formula)
         y, z = cupy.empty(domain, dtype), cupy.empty(domain, dtype)
-        launched(kernel, *there, y, z, y.size)
+        made(cupy, *there, y, z)
         same(y.get(), want)
         same(z.get(), -want)
 
@@ -347,7 +342,7 @@ def test_a_group_with_reductions_is_one_kernel(name, is_cut):
     variables, outputs = infer_types(y._entries, {x._entry[0]: Spec(shape, "float32")}, False)
     graph = Graph(list(variables.values()), outputs, False)
     least = dict(MIN_PER_LANE=0, MIN_PART=2 if is_cut else 512)
-    with mock.patch.multiple(reductions, **least):
+    with mock.patch.multiple(formulas, **least):
         program = on_gpu(graph)
     assert is_cut or program.source.count("__global__") == count, program.source
     value = np.random.default_rng(0).normal(3, 2, shape).astype("float32")
@@ -355,7 +350,7 @@ def test_a_group_with_reductions_is_one_kernel(name, is_cut):
     for got, right in zip(run_on_gpu(program, [value]), want, strict=True):
         same(got, right, 2e-5)
     joint = graph.with_gradients()
-    with mock.patch.multiple(reductions, **least):
+    with mock.patch.multiple(formulas, **least):
         program = on_gpu(joint)
     arrays = [value, *(np.ones_like(a) for a in joint.arrays()[1:])]
     want, _ = evaluate(joint.variables, joint.outputs, arrays, [])
@@ -410,7 +405,7 @@ def test_columns_and_back(case, dtype):
 @pytest.mark.parametrize("case", GEOMETRIES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("each", [1, 2])
-def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch):
+def test_depthwise_convolution_and_its_gradients(case, dtype, each):
     """`each` filters a channel; sums of small whole numbers, which no order changes."""
     _, size, kernel, stride, dilate, pad = case
     geo = geometry(size, kernel, stride, dilate, pad)
@@ -419,7 +414,6 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
     x = rng.integers(-2, 3, (N, C, *size)).astype(dtype)
     w = rng.integers(-2, 3, (C * each, 1, *kernel)).astype(dtype)
     g = rng.integers(-1, 2, (N, C * each, *geo.out)).astype(dtype)
-    monkeypatch.setattr(depthwise, "_MIN_PIECE", 5)  # so that there are pieces to add up
     for name, (a, b), shape in (
         ("convolve", (x, w), g.shape), ("convolve_data", (g, w), x.shape),
         ("convolve_weight", (x, g), w.shape),
@@ -430,7 +424,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each, monkeypatch)
         place = cupy.empty(shape, dtype)
         getattr(conv, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert conv.choose_algorithm(cupy, N, w.shape, geo, C) is depthwise
+        assert conv.choose_algorithm(cupy, N, w.shape, geo, C) is convolve.DEPTHWISE
 
 
 @pytest.mark.law
@@ -465,7 +459,7 @@ def check_launched(name: str, *arrays: np.ndarray, bound: float = 0, **attrs: An
     same(got.get(), registry[name].compute(np, *arrays, **attrs), bound)
 
 
-def moments(shape: tuple, axes: tuple, dtype: Any) -> reductions.Launches:
+def moments(shape: tuple, axes: tuple, dtype: Any) -> formulas.Launches:
     """The launches of a formula with reductions in two stages, and with values of elements and of
     groups, on arrays of `shape` and of its last axis."""
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
@@ -480,7 +474,7 @@ def moments(shape: tuple, axes: tuple, dtype: Any) -> reductions.Launches:
         return [value.astype(out.dtype) for value, out in zip(values, outs)]
 
     inputs = [Operand(dtype, shape), Operand(dtype, shape[-1:])]
-    return reductions.reduction("moments", inputs, shape, axes, outs, formula)
+    return formulas.reduction("moments", inputs, shape, axes, outs, formula)
 
 
 @pytest.mark.law
@@ -500,12 +494,9 @@ def test_reductions_along_rows_and_columns(shape, axes, dtype, limits, is_cut):
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
     outs = [cupy.empty(shape, dtype), *(cupy.empty(kept, "float64") for _ in range(2))]
     least = dict(MIN_PER_LANE=0, MIN_PART=3 if is_cut else 512)
-    with mock.patch.multiple(reductions, WARP=limits[0], LONG=limits[1], **least):
-        kernels, partial, sizes = moments(shape, axes, np.dtype(dtype))
-    arrays = [cupy.asarray(x), cupy.asarray(weight), *outs]
-    arrays += [] if partial is None else [cupy.empty(partial[1], partial[0])]
-    for kernel, threads in kernels:
-        kernel(cupy, threads, *arrays, *sizes)
+    with mock.patch.multiple(formulas, WARP=limits[0], LONG=limits[1], **least):
+        launches = moments(shape, axes, np.dtype(dtype))
+    launches(cupy, cupy.asarray(x), cupy.asarray(weight), *outs)
     wide, over = x.astype("float64"), dict(axis=axes, keepdims=True)
     variance = wide.var(**over)
     tolerance = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-11}[dtype]
@@ -596,7 +587,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
             kind = dtype if k < 2 else "float32"
             data.append(rng.uniform(0.1, 0.2, i % 5 + 1).astype(kind))
     there = [cupy.asarray(a) for a in data]
-    texts = len(elementwise_module._kernels)
+    texts = len(formulas._kernels)
     for factor in (1.0, 0.5):
         for xp, arrays in ((np, data), (cupy, there)):
             now = [s._replace(attrs=_scaled(s.attrs, factor)) for s in steps]
@@ -606,7 +597,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
                 run_quietly(um.run, xp, now, groups)
     for a, b in zip(data, there, strict=True):
         same(b.get(), a, 2e-3 if mixed else 2e-5)
-    assert len(elementwise_module._kernels) - texts <= 4  # with decay and without
+    assert len(formulas._kernels) - texts <= 4  # with decay and without
 
 
 def _scaled(attrs: dict[str, Any], factor: float) -> dict[str, Any]:
@@ -629,10 +620,10 @@ def test_philox_gives_the_published_numbers(monkeypatch):
 def test_numbers_have_the_moments_of_their_distribution(dtype):
     n = 20000
     for name, parameters, mean, variance in (
-        ("uniform", {"low": -1.0, "high": 3.0}, 1.0, 16 / 12),
-        ("normal", {"loc": 1.0, "scale": 2.0}, 1.0, 4.0),
+        ("uniform", (-1.0, 3.0), 1.0, 16 / 12),
+        ("normal", (1.0, 2.0), 1.0, 4.0),
     ):
-        y = random_numbers.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), parameters).get()
+        y = random_numbers.fill(cupy, name, (1, 2, 3), cupy.empty(n, dtype), *parameters).get()
         y = y.astype("float64")
         if cuda_cpp.rehearsed is not None:
             continue
@@ -646,7 +637,8 @@ def test_numbers_have_the_moments_of_their_distribution(dtype):
 @needs_nvrtc
 def test_every_operation_is_rounded():
     """x * y + z is two instructions, so that a formula has the bits that it has on the CPU."""
-    kernel = elementwise("axpy", [Operand("float32", (8,))] * 3, (8,), lambda x, y, z: [x * y + z])
+    made = elementwise("axpy", [Operand("float32", (8,))] * 3, (8,), lambda x, y, z: [x * y + z])
+    ((kernel, _),) = made.kernels
     assert b"fma.rn" not in nvrtc.compiled(kernel.source, "compute_90")
     assert b"fma.rn" in nvrtc.compiled(kernel.source, "compute_90", ("-std=c++17",))
 

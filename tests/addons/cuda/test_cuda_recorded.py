@@ -16,8 +16,7 @@ from gpu_kinds import fake_gpus
 from op_rows.table import OP_ROWS, expected, find
 
 from d2lmini import engine, gpu, nd
-from d2lmini.cuda.issue import lanes
-from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.cuda.stream_worker import StreamWorker, lanes
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import registry
 
@@ -30,16 +29,18 @@ NOT_RECORDED = {
     "a value": "lamb_update_phase2",
     "add.reduce": "_squared_error _sum_to mean nansum norm sum_axis",
     "allclose": "_contrib_allclose",
-    "an array that runs backwards": "SequenceReverse _getitem _unslice crop",
+    "an array that runs backwards": "SequenceReverse _getitem _getitem_grad _unslice crop",
     "an array without elements": (
         "RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array slice_axis tile"
     ),
     "arange": (
-        "SequenceLast SequenceMask SequenceReverse _pick_grad _quantize_2bit "
-        "_sequence_last_grad batch_take choose_element_0index fill_element_0index"
+        "SequenceLast SequenceMask SequenceReverse _contrib_ctc_loss _getitem_grad _pick_grad"
+        " _quantize_2bit _sequence_last_grad _take_grad batch_take choose_element_0index "
+        "fill_element_0index"
     ),
-    "argmax": "argmax",
+    "argmax": "argmax topk",
     "argmin": "argmin",
+    "argsort": "_first _take_grad argsort topk",
     "array": "_dequantize_2bit",
     "cumsum": "_np_cumsum",
     "diag": "diag",
@@ -47,10 +48,7 @@ NOT_RECORDED = {
     "dtype": "_contrib_arange_like",
     "elements by index": "_getitem",
     "flip": "flip",
-    "full": "SequenceLast",
-    "it waits for the GPU": (
-        "_contrib_ctc_loss _first _getitem_grad _take_grad argsort sort take topk"
-    ),
+    "full": "SequenceLast _contrib_ctc_loss",
     "logical_and.reduce": "multi_all_finite",
     "matmul": "batch_dot dot",
     "maximum.reduce": "max_axis",
@@ -58,10 +56,11 @@ NOT_RECORDED = {
     "moveaxis": "Pad _undiag _unpad",
     "multiply.reduce": "prod",
     "put_along_axis": "_put_along",
+    "sort": "sort",
     "stack": "multi_sum_sq",
-    "take": "Embedding",
+    "take": "Embedding take",
     "take_along_axis": "_take_along",
-    "where": "broadcast_mod one_hot",
+    "where": "_contrib_ctc_loss broadcast_mod one_hot",
 }
 
 #: Rows without empty arrays, which need no launch.
