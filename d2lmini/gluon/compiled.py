@@ -39,6 +39,7 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini import symbol
 from d2lmini.base import callsite, loaders
+from d2lmini.base.util import np_shape
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon.parameter import arrays
@@ -380,10 +381,11 @@ def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
 def complete_shapes(block: Any, inputs: tuple) -> None:
     """Set the parameters' shapes that follow from the graph and the inputs' shapes; MXNetError if
     shapes contradict each other."""
-    graph, given = graph_of(block, inputs)
     parameters = block.collect_params()
-    shapes, _, auxiliary = graph.infer_shape_partial(**{n: x.shape for n, x in given.items()})
-    names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
-    for name, shape in zip(names, [*shapes, *auxiliary], strict=True):
-        if name in parameters and shape_is_known(shape):
-            parameters[name].shape = shape
+    with np_shape(False):  # a graph's unknown sizes are 0
+        graph, given = graph_of(block, inputs)
+        shapes, _, auxiliary = graph.infer_shape_partial(**{n: x.shape for n, x in given.items()})
+        names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
+        for name, shape in zip(names, [*shapes, *auxiliary], strict=True):
+            if name in parameters and shape_is_known(shape):
+                parameters[name].shape = shape

@@ -150,7 +150,7 @@ class GatedCell(Layer, HybridRecurrentCell):
         try:
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
         except DeferredInitializationError:
-            self._finish_deferred(as_shaped(x)[0], states)
+            self._finish_deferred(as_shaped(x)[0], [as_shaped(state) for state in states])
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
 
     def _step(self) -> str:
