@@ -53,7 +53,8 @@ LEFT_OUT = {
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_forward_hook shows the outputs of a layer":
-        "set_monitor_callback monitor Monitor register_op_hook",
+        "set_monitor_callback monitor Monitor",
+    "register_forward_hook of each layer shows its outputs": "register_op_hook",
     "save_parameters and load_parameters do the same for a net that is built alike":
         "*Block.save *Block.load",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",

@@ -48,18 +48,16 @@ __all__ = [
 vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
 vars(parameter).update(Constant=Constant, ParameterDict=ParameterDict)
 
-_CLASSES = {"Checkpoint": "checkpoint", "Trainer": "trainer"}
-_MODULES = ("checkpoint", "data", "loss", "nn", "rnn", "trainer", "utils")
+# Imported when they are asked for: each name, and its module.
+_LATER = {"Checkpoint": "checkpoint", "Trainer": "trainer"}
+_LATER |= {name: name for name in ("checkpoint", "data", "loss", "nn", "rnn", "trainer", "utils")}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CLASSES:
-        value = getattr(importlib.import_module(f"d2lmini.gluon.{_CLASSES[name]}"), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"d2lmini.gluon.{name}")
-    else:
+    if name not in _LATER:
         raise missing_attribute("gluon", name, __all__, f"; it has {', '.join(__all__)}")
-    globals()[name] = value
+    module = importlib.import_module(f"d2lmini.gluon.{_LATER[name]}")
+    globals()[name] = value = getattr(module, name, module)
     return value
 
 

@@ -76,9 +76,7 @@ class _BlockScope(Scope):
         self._counter = block.__dict__.setdefault("_names_used", {})
 
     @staticmethod
-    def create(
-        prefix: str | None, params: ParameterDict | None, hint: str
-    ) -> tuple[str, ParameterDict]:
+    def create(prefix: str | None, params: Any, hint: str) -> tuple[str, ParameterDict]:
         """The prefix and parameters of a new Block of kind `hint` in the current scope."""
         scope = _thread_state.scope
         if prefix is None:
@@ -156,8 +154,7 @@ class Block:
         """Make `block` a child, by default named by its number. Setting attributes does this."""
         if not isinstance(block, Block):
             raise TypeError(f"{type(self).__name__}: a child must be a Block, got {block!r}")
-        if name is None:
-            name = str(len(self._children))
+        name = str(len(self._children)) if name is None else name
         self._children[name] = block
         block._parent = (weakref.ref(self), name)
         self._clear_cached_op()
@@ -236,17 +233,12 @@ class Block:
         """Warn about Blocks in a list, tuple or dict: they are not registered as children."""
         children = {id(child) for child in self._children.values()}
 
-        def hidden(x: Any) -> bool:
-            if isinstance(x, Block):
-                return id(x) not in children
-            if isinstance(x, dict):
-                x = x.values()
-            elif not isinstance(x, (list, tuple)):
-                return False
-            return any(hidden(item) for item in x)
+        def hides(x: Any) -> bool:
+            items = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else ()
+            return any(id(y) not in children if isinstance(y, Block) else hides(y) for y in items)
 
         for name, value in self.__dict__.items():
-            if isinstance(value, (list, tuple, dict)) and name != "_children" and hidden(value):
+            if name != "_children" and hides(value):
                 callsite.warn(
                     f'"{type(self).__name__}.{name}" is an unregistered container with Blocks. '
                     "Note that Blocks inside the list, tuple or dict will not be registered "

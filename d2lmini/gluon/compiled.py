@@ -39,6 +39,7 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini import symbol
 from d2lmini.base import callsite, loaders
+from d2lmini.base.util import np_shape
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon.parameter import arrays
@@ -290,9 +291,7 @@ class HybridCache:
                 self._general = found  # last: other threads then use the trace
             return found
 
-    def _trace(
-        self, block: Any, flat: list[Any], form: Any, ctx: Context
-    ) -> tuple[SymbolicTrace, Any]:
+    def _trace(self, block: Any, flat: list, form: Any, ctx: Context) -> tuple[SymbolicTrace, Any]:
         """Trace the Block's Python with Symbols; returns (trace, nesting of the outputs)."""
         specs = [None if x is None else x._spec for x in flat]
         names = tracing.input_names(len(flat))
@@ -380,15 +379,13 @@ def graph_of(block: Any, inputs: tuple) -> tuple[Any, dict[str, Any]]:
 
 
 def complete_shapes(block: Any, inputs: tuple) -> None:
-    """Set the parameters' shapes that follow from the graph and the inputs' shapes."""
-    graph, given = graph_of(block, inputs)
-    complete(block.collect_params(), graph, {name: x.shape for name, x in given.items()})
-
-
-def complete(parameters: Any, graph: Any, shapes: dict[str, tuple[int, ...]]) -> None:
-    """`complete_shapes` for a graph; MXNetError if shapes contradict each other."""
-    arguments, _, auxiliary = graph.infer_shape_partial(**shapes)
-    names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
-    for name, shape in zip(names, [*arguments, *auxiliary], strict=True):
-        if name in parameters and shape_is_known(shape):
-            parameters[name].shape = shape
+    """Set the parameters' shapes that follow from the graph and the inputs' shapes; MXNetError if
+    shapes contradict each other."""
+    parameters = block.collect_params()
+    with np_shape(False):  # a graph's unknown sizes are 0
+        graph, given = graph_of(block, inputs)
+        shapes, _, auxiliary = graph.infer_shape_partial(**{n: x.shape for n, x in given.items()})
+        names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
+        for name, shape in zip(names, [*shapes, *auxiliary], strict=True):
+            if name in parameters and shape_is_known(shape):
+                parameters[name].shape = shape

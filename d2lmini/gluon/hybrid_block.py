@@ -43,9 +43,6 @@ from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_sta
 from d2lmini.ndarray import NDArray
 from d2lmini.symbol import Symbol
 
-_NO_SHAPE = "Deferred initialization failed because shape cannot be inferred."
-
-
 #: The flags of `hybridize`, in MXNet's order.
 _FLAGS = (
     "static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size",
@@ -151,8 +148,9 @@ class HybridBlock(Block):
             if not all(shape_is_known(parameter.shape) for parameter in own):
                 try:
                     self.infer_shape(*inputs)
-                except (MXNetError, AttributeError) as problem:  # an input is no array
-                    raise ValueError(f"{_NO_SHAPE} {problem}") from problem
+                except (MXNetError, AssertionError, AttributeError) as problem:
+                    failed = "Deferred initialization failed because shape cannot be inferred."
+                    raise ValueError(f"{failed} {problem}") from problem
             with initializing():
                 for parameter in own:
                     parameter._finish_deferred_init()
@@ -161,17 +159,14 @@ class HybridBlock(Block):
         """Complete the shapes of all parameters from the shapes of the inputs, without a call.
 
         A layer overrides this method for its own parameters (see above). The default infers the
-        shapes from the graph, as far as the ops allow. Raises ValueError when a shape stays unknown
+        shapes from the graph, as far as the ops allow. Raises MXNetError when a shape stays unknown
         or shapes contradict each other.
         """
-        try:
-            complete_shapes(self, inputs)
-        except (MXNetError, AssertionError) as problem:
-            raise ValueError(f"{_NO_SHAPE} {problem}") from problem
+        complete_shapes(self, inputs)
         for parameter in self._reg_params.values():
             if not shape_is_known(parameter.shape):
-                raise ValueError(
-                    f"{_NO_SHAPE} '{parameter.name}'{parameter._place()} has shape "
+                raise MXNetError(
+                    f"'{parameter.name}'{parameter._place()} has shape "
                     f"{parameter.shape}, and the ops that use it do not say more. Give its whole "
                     f"shape, or write {type(self).__name__}.infer_shape(self, *inputs), which sets "
                     "self.<parameter>.shape from the shapes of the inputs"

@@ -102,9 +102,7 @@ class _Elementwise(_DeclaredLoss):
         return self._mean(F, loss, self._weight, sample_weight)
 
 
-def _apply_weighting(
-    F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None
-) -> Any:
+def _apply_weighting(F: Any, loss: Any, weight: Any = None, sample_weight: Any = None) -> Any:
     """loss * sample_weight (an array, broadcast) * weight (a number); None omits a factor."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)

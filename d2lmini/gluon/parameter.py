@@ -225,14 +225,9 @@ class Parameter:
         with random_state.drawing_once():
             if data is None:
                 data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
-                how = initializer.create(init)
-                if isinstance(how, initializer.Initializer):
-                    # The initializer was chosen for this parameter, so its name does not matter.
-                    desc = initializer.InitDesc(self.name, {"__init__": how})
-                    initializer.create(default_init)(desc, data)
-                else:
-                    # Mixed and Load choose by the name. (MXNet's Gluon accepts neither.)
-                    how(initializer.InitDesc(self.name), data)
+                # The initializer was chosen for this parameter, so its name does not matter.
+                desc = initializer.InitDesc(self.name, {"__init__": initializer.create(init)})
+                initializer.create(default_init)(desc, data)
             self._init_impl(data, contexts, ours=True)
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
@@ -388,12 +383,7 @@ class Parameter:
             self._deferred_init = (*self._deferred_init[:3], data.astype(self._dtype))
             return
         trainer = self._trainer
-        if (
-            trainer is not None
-            and trainer._kv_initialized
-            and trainer._update_on_kvstore
-            and all(waiting is not self for waiting in trainer._params_to_init)
-        ):
+        if trainer and trainer._update_on_kvstore and self not in trainer._params_to_init:
             # The store holds its own copies, which would overwrite the new values.
             trainer._reset_kvstore()
         for array in self._data:
@@ -457,8 +447,8 @@ class Parameter:
     def _labels(self) -> dict[str, str]:
         """The labels that MXNet writes for a parameter in graphs."""
         how = {"lr_mult": str(self.lr_mult), "wd_mult": str(self.wd_mult)}
-        labels = {
-            "__shape__": str(self.shape),
+        labels = {} if self.shape is None else {"__shape__": str(self.shape)}
+        labels |= {
             "__dtype__": str(flag_of(as_dtype(self._dtype))),
             "__storage_type__": "0",
             **{f"__{name}__": value for name, value in how.items()},

@@ -20,7 +20,6 @@ the net's files.
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 import numpy as np
@@ -44,26 +43,11 @@ class Constant(Parameter):
         if not isinstance(value, NDArray):
             value = as_default(nd.array(value))
         self.value = value
-        super().__init__(
-            name, grad_req="null", shape=value.shape, dtype=value.dtype, init=_Value(value)
-        )
+        how = {"shape": value.shape, "dtype": value.dtype, "init": _Value(value)}
+        super().__init__(name, grad_req="null", differentiable=False, **how)
 
     def __repr__(self) -> str:
         return f"Constant {self.name} (shape={self.shape}, dtype={self.dtype})"
-
-    @property
-    def grad_req(self) -> str:
-        """Always 'null'."""
-        return "null"
-
-    @grad_req.setter
-    def grad_req(self, req: str) -> None:
-        if req != "null":
-            warnings.warn(
-                f'Constant parameter "{self.name}" does not support grad_req other than "null", '
-                f'and new value "{req}" is ignored.',
-                stacklevel=2,
-            )
 
 
 class _Value(initializer.Initializer):

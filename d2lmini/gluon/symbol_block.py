@@ -26,12 +26,12 @@ import os
 from typing import Any
 
 from d2lmini import symbol
-from d2lmini.gluon.compiled import complete, flatten, regroup
+from d2lmini.gluon.compiled import flatten, regroup
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
-from d2lmini.graph.symbolic_trace import initializing, plain, thread_state
+from d2lmini.graph.symbolic_trace import plain, thread_state
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
 
@@ -52,14 +52,17 @@ class SymbolBlock(HybridBlock):
             inputs = [inputs]
         flat, self._out_form = flatten(outputs)
         self._graph = plain(Symbol(tuple(entry for output in flat for entry in output._entries)))
-        self._input_names = [_name_of(x) for input_ in flatten(list(inputs))[0] for x in input_]
+        nodes = [x._entry[0] for input_ in flatten(list(inputs))[0] for x in input_]
+        for node in nodes:
+            assert node.op is None, (
+                f"SymbolBlock: an input must be a variable, {node.name!r} is computed"
+            )
+        self._input_names = [node.name for node in nodes]
         auxiliary = mutated_by(topological(self._graph._entries))
         for node in variables_of(self._graph._entries):
             if node.name not in self._input_names and self._params._get_impl(node.name) is None:
                 req = "null" if node in auxiliary else "write"
-                self._params[node.name] = Parameter(
-                    node.name, grad_req=req, allow_deferred_init=True
-                )
+                self._params[node.name] = Parameter(node.name, req, allow_deferred_init=True)
         prefix = os.path.commonprefix(list(self._params))  # noqa: RUF071 (letters are meant)
         self._reg_params = {name[len(prefix) :]: p for name, p in self._params.items()}
         self._active = True
@@ -96,8 +99,11 @@ class SymbolBlock(HybridBlock):
                 f"SymbolBlock: {len(flat)} values for {len(self._input_names)} inputs: {names}"
             )
         ctx = self._context_of(args)
-        if ctx is not None or thread_state.trace is not None:
-            self._complete(flat)
+        trace = thread_state.trace
+        called = ctx is not None or trace is not None
+        if called and any(p._data is None for p in self._params.values()):
+            shaped = flat if trace is None else [trace.with_shape(value) for value in flat]
+            self._finish_deferred(*shaped)
         given = dict(zip(self._input_names, flat, strict=True))
         values: dict[Node, Any] = {}
         for node in variables_of(self._graph._entries):
@@ -108,31 +114,6 @@ class SymbolBlock(HybridBlock):
             values[node] = value
         return regroup(evaluate(self._graph._entries, values, ctx=ctx), self._out_form)[0]
 
-    def _complete(self, flat: list[Any]) -> None:
-        """Infer unknown shapes from the shapes of the inputs, and make the deferred arrays."""
-        if all(p._data is not None for p in self._params.values()):
-            return
-        trace = thread_state.trace
-        values = flat if trace is None else [trace.with_shape(value) for value in flat]
-        self.infer_shape(*values)
-        with initializing():
-            for parameter in self._params.values():
-                parameter._finish_deferred_init()
-
-    def infer_shape(self, *inputs: Any) -> None:
-        """Complete the shapes of the parameters from the shapes of the inputs."""
-        shapes = [value.shape for value in flatten(list(inputs))[0]]
-        complete(self._params, self._graph, dict(zip(self._input_names, shapes, strict=True)))
-
     def __repr__(self) -> str:
         outputs = len(self._graph)
         return f"{type(self).__name__}(\n{self._graph!r} : {len(self._input_names)} -> {outputs}\n)"
-
-
-def _name_of(variable: Symbol) -> str:
-    """The name of an input; AssertionError unless it is a variable."""
-    node = variable._entry[0]
-    assert node.op is None, (
-        f"SymbolBlock: an input must be a variable, got {variable!r}, which is computed"
-    )
-    return node.name

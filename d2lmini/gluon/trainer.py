@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from d2lmini import kvstore as kv
@@ -106,10 +107,7 @@ class Trainer:
     def _init_optimizer(self, optimizer: Any, options: dict[str, Any]) -> None:
         param_dict = dict(enumerate(self._params))
         if isinstance(optimizer, opt.Optimizer):
-            assert not options, (
-                "optimizer_params must be None if optimizer is an instance of Optimizer instead of "
-                "str"
-            )
+            assert not options, "optimizer_params must be None if optimizer is an Optimizer"
             optimizer.param_dict = param_dict
             self._optimizer = optimizer
         else:
@@ -371,8 +369,7 @@ class Trainer:
             if isinstance(self._kvstore, kv.KVStore):
                 self._optimizer = self._kvstore._updater.optimizer
         else:
-            with open(fname, "rb") as file:
-                states = file.read()
+            states = Path(fname).read_bytes()
             for updater in self._updaters:
                 updater.optimizer = self._optimizer
                 updater.set_states(states, fname)

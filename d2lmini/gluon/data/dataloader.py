@@ -154,7 +154,7 @@ class DataLoader:
         for number, indices in batches:
             batch = load(self._dataset, self._batchify_fn, indices, place.key, number)
             place.given += 1
-            yield self._place_batch(batch)
+            yield _move(batch, self._pinned)
         place.over = True
 
     def _prefetched(self) -> Iterator[Any]:
@@ -175,7 +175,7 @@ class DataLoader:
                 submit()
                 if not answers:
                     break
-                yield self._place_batch(self._wait(answers.popleft(), place))
+                yield _move(self._wait(answers.popleft(), place), self._pinned)
             place.over = True
 
         for _ in range(self._prefetch):
@@ -257,9 +257,6 @@ class DataLoader:
             np.random.set_state(now)
         self._place, self._resumed = place, None if place.over else batches
 
-    def _place_batch(self, batch: Any) -> Any:
-        return batch if self._pinned is None else _move(batch, self._pinned)
-
     def _workers(self) -> SimpleQueue:
         """The workers' queue of jobs; new workers at first, after a timeout, and in a forked
         child."""
@@ -300,9 +297,9 @@ def _batches(
 
 
 def _move(batch: Any, ctx: Any) -> Any:
-    """Copy the NDArrays of a batch to another context."""
-    if isinstance(batch, NDArray):
+    """Copy the NDArrays of a batch to another context; None: nowhere."""
+    if ctx is not None and isinstance(batch, NDArray):
         return batch.as_in_context(ctx)
-    if isinstance(batch, (list, tuple)):
+    if ctx is not None and isinstance(batch, (list, tuple)):
         return [_move(part, ctx) for part in batch]
     return batch

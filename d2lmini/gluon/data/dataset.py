@@ -221,12 +221,7 @@ class ArrayDataset(Dataset):
         if len(self._data) == 1:
             return gather(self._data[0], indices)
         batch = [gather(data, indices) for data in self._data]
-        if all(part is None for part in batch):
-            return None
-        return [
-            default_batchify_fn([data[i] for i in indices]) if part is None else part
-            for data, part in zip(self._data, batch)
-        ]
+        return None if any(part is None for part in batch) else batch
 
 
 class _TransformFirst:

@@ -123,14 +123,13 @@ class _Conv(Affine):
         come, go = (max(n, least) for n in self.weight.shape[1::-1])
         parts = [f"{come or None} -> {go}"]
         parts += [f"kernel_size={how['kernel']}", f"stride={how['stride']}"]
-        if any(how["pad"]):
-            parts.append(f"padding={how['pad']}")
-        if any(n != 1 for n in how["dilate"]):
-            parts.append(f"dilation={how['dilate']}")
-        if how["num_group"] != 1:
-            parts.append(f"groups={how['num_group']}")
-        if self.bias is None:
-            parts.append("bias=False")
+        for name, value, is_shown in (
+            ("padding", how["pad"], any(how["pad"])),
+            ("dilation", how["dilate"], set(how["dilate"]) != {1}),
+            ("groups", how["num_group"], how["num_group"] != 1),
+            ("bias", False, self.bias is None),
+        ):
+            parts += [f"{name}={value}"] if is_shown else []
         if self.act:
             parts.append(repr(self.act))
         return f"{type(self).__name__}({', '.join(parts)})"

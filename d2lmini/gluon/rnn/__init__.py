@@ -16,18 +16,14 @@ Layers are faster. Cells can be combined (`SequentialRNNCell`, `BidirectionalCel
 (`DropoutCell`, `ZoneoutCell`, `ResidualCell`), and written by the user.
 """
 
+# isort: off
+from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
 from d2lmini.gluon.rnn.cells import GRUCell, LSTMCell, RNNCell
 from d2lmini.gluon.rnn.containers import (
-    BidirectionalCell,
-    DropoutCell,
-    HybridSequentialRNNCell,
-    ModifierCell,
-    ResidualCell,
-    SequentialRNNCell,
-    ZoneoutCell,
-)
+    BidirectionalCell, DropoutCell, HybridSequentialRNNCell, ModifierCell, ResidualCell,
+    SequentialRNNCell, ZoneoutCell,
+)  # fmt: skip
 from d2lmini.gluon.rnn.layers import GRU, LSTM, RNN
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell
 
 __all__ = [
     "GRU", "LSTM", "RNN", "BidirectionalCell", "DropoutCell", "GRUCell", "HybridRecurrentCell",

@@ -93,7 +93,7 @@ class GatedCell(Layer, HybridRecurrentCell):
         view = x if F is nd else as_shaped(x)
         if self._mode is not None and view is not None and len(view.shape) == 2:
             return self._at_once(x, states, params)
-        i2h, h2h = self._products(F, x, states[0], **params)
+        i2h, h2h = self._product(F, x, "i2h", params), self._product(F, states[0], "h2h", params)
         states = self._gates(F, i2h, h2h, states)
         return states[0], states
 
@@ -150,22 +150,17 @@ class GatedCell(Layer, HybridRecurrentCell):
         try:
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
         except DeferredInitializationError:
-            self._finish_deferred(as_shaped(x)[0], states)
+            self._finish_deferred(as_shaped(x)[0], [as_shaped(state) for state in states])
             return {name: p.data(ctx) for name, p in self._reg_params.items()}
 
     def _step(self) -> str:
         """The beginning of the names of this step's values."""
         return f"t{self._counter}_"
 
-    def _products(
-        self, F: Any, inputs: Any, h: Any, i2h_weight: Any, h2h_weight: Any, i2h_bias: Any,
-        h2h_bias: Any,
-    ) -> tuple[Any, Any]:  # fmt: skip
-        rows, name = self.n_gates * self.hidden_size, self._step()
-        return (
-            F.FullyConnected(inputs, i2h_weight, i2h_bias, num_hidden=rows, name=name + "i2h"),
-            F.FullyConnected(h, h2h_weight, h2h_bias, num_hidden=rows, name=name + "h2h"),
-        )
+    def _product(self, F: Any, x: Any, kind: str, params: dict[str, Any]) -> Any:
+        """The product of x with the weight of this kind, 'i2h' or 'h2h', plus its bias."""
+        how = {"num_hidden": self.n_gates * self.hidden_size, "name": self._step() + kind}
+        return F.FullyConnected(x, params[f"{kind}_weight"], params[f"{kind}_bias"], **how)
 
     def __repr__(self) -> str:
         rows, inner = self.i2h_weight.shape or (0, 0)

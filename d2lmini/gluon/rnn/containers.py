@@ -51,9 +51,7 @@ class _Composite:
         rest = iter(states)
         return [(cell, list(islice(rest, len(cell.state_info())))) for cell in self._cells()]
 
-    def _begin_states(
-        self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
-    ) -> list[Any]:
+    def _begin_states(self, batch_size: int, func: Any, kwargs: dict[str, Any]) -> list[Any]:
         how = {"batch_size": batch_size, "func": func, **kwargs}
         return [state for cell in self._cells() for state in cell.begin_state(**how)]
 
@@ -223,9 +221,7 @@ class ModifierCell(HybridRecurrentCell):
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         return self.base_cell.state_info(batch_size)
 
-    def _begin_states(
-        self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
-    ) -> list[Any]:
+    def _begin_states(self, batch_size: int, func: Any, kwargs: dict[str, Any]) -> list[Any]:
         with self._inner_callable():
             return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
 

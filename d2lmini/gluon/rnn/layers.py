@@ -16,7 +16,7 @@ LSTM(6 -> 4, TNC, num_layers=2, bidirectional)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any, ClassVar
 
@@ -110,9 +110,7 @@ class RecurrentLayer(Layer):
         info = {"shape": shape, "__layout__": "LNC", "dtype": self.dtype}
         return [dict(info) for _ in range(self.n_states)]
 
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
-    ) -> list[Any]:
+    def begin_state(self, batch_size: int = 0, func: Any = nd.zeros, **kwargs: Any) -> list[Any]:
         """The states before the first step: func(name=..., shape=..., dtype=..., **kwargs) for each
         state, by default zeros."""
         return [

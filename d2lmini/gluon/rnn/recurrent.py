@@ -127,9 +127,7 @@ class RecurrentCell(Block):
         """The shape and layout of each state."""
         raise NotImplementedError(f"{type(self).__name__}: a subclass must define state_info")
 
-    def begin_state(
-        self, batch_size: int = 0, func: Callable[..., Any] = nd.zeros, **kwargs: Any
-    ) -> list[Any]:
+    def begin_state(self, batch_size: int = 0, func: Any = nd.zeros, **kwargs: Any) -> list[Any]:
         """The states before the first step: func(name=..., shape=..., **kwargs) for each state, by
         default zeros. kwargs: ctx, dtype."""
         assert not self._modified, (
@@ -138,9 +136,7 @@ class RecurrentCell(Block):
         )
         return self._begin_states(batch_size, func, kwargs)
 
-    def _begin_states(
-        self, batch_size: int, func: Callable[..., Any], kwargs: dict[str, Any]
-    ) -> list[Any]:
+    def _begin_states(self, batch_size: int, func: Any, kwargs: dict[str, Any]) -> list[Any]:
         """Compute `begin_state`; containers of cells call `begin_state` of their cells."""
         states = []
         for info in self.state_info(batch_size):
@@ -215,9 +211,6 @@ class RecurrentCell(Block):
 
 class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """A cell whose step is defined by `hybrid_forward(F, inputs, states, **params)`."""
-
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__}: a subclass must define hybrid_forward")
 
 
 def as_shaped(value: Any) -> Any:

@@ -91,14 +91,11 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
 def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, H, W) and labels (N,) of two matching IDX files of uint8."""
     images, labels = read_idx(images_path), read_idx(labels_path)
-    if images.ndim != 3 or images.dtype != np.uint8:
+    fits = images.ndim == 3 and labels.shape == images.shape[:1]
+    if not fits or images.dtype != np.uint8 or labels.dtype != np.uint8:
         raise MXNetError(
-            f"{images_path}: expected images (N, H, W) of uint8, got {images.shape} {images.dtype}"
-        )
-    if labels.shape != images.shape[:1] or labels.dtype != np.uint8:
-        raise MXNetError(
-            f"{labels_path}: expected {len(images)} labels of uint8 for as many images, got "
-            f"{labels.shape} {labels.dtype}"
+            f"{images_path}, {labels_path}: expected images (N, H, W) and labels (N,) of uint8, "
+            f"got {images.shape} {images.dtype} and {labels.shape} {labels.dtype}"
         )
     return images, labels
 
@@ -117,16 +114,24 @@ MOST_PIXELS_PER_BYTE = 8 * MOST_PER_BYTE
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
 
-class _DownloadedDataset(Dataset):
-    """Images and labels in memory, read from files with known names.
+class MNIST(Dataset):
+    """Handwritten digits (LeCun et al.): 60,000 training and 10,000 test images, 28 x 28.
 
-    name: name of the folder; transform: function of (image, label), applied at each access, or
-    None.
+    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32); after `npx.set_np()` both are
+    `np.ndarray`s, the label of shape (). transform: function of (image, label), applied at each
+    access, or None. Raises ConnectionError if files are missing and cannot be downloaded,
+    MXNetError if files are damaged.
     """
 
-    name: ClassVar[str] = ""
-    _train_files: ClassVar[Files]
-    _test_files: ClassVar[Files]
+    name = "mnist"
+    _train_files: ClassVar[Files] = {
+        "train-images-idx3-ubyte.gz": "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d",
+        "train-labels-idx1-ubyte.gz": "2a80914081dc54586dbdf242f9805a6b8d2a15fc",
+    }
+    _test_files: ClassVar[Files] = {
+        "t10k-images-idx3-ubyte.gz": "c3a25af1f52dad7f726cce8cacb138654b760d48",
+        "t10k-labels-idx1-ubyte.gz": "763e7fa3757d93b0cdec073cef058b2004252c17",
+    }
 
     def __init__(
         self, root: str | None = None, train: bool = True,
@@ -136,14 +141,12 @@ class _DownloadedDataset(Dataset):
         self._root = os.path.expanduser(root or os.path.join(home, "datasets", self.name))
         self._files = self._train_files if train else self._test_files
         self._transform = transform
-        images, labels = self._get_data()
-        self._data: NDArray = as_default(from_array(images, cpu(), adopt=True))
+        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
+        images, label = read_labelled_images(*paths)
+        self._data: NDArray = as_default(from_array(images[..., None], cpu(), adopt=True))
+        labels = label.astype(np.int32)
         # Numbers cost less than arrays of one element, but programs with `np` expect the latter.
         self._label: Any = as_default(from_array(labels, cpu())) if is_np_array() else labels
-
-    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        """New arrays: images (N, H, W, C) uint8, labels (N,) int32."""
-        raise NotImplementedError
 
     def __getitem__(self, idx: Any) -> Any:
         if self._transform is not None:
@@ -188,30 +191,6 @@ class _DownloadedDataset(Dataset):
                 "Put the files there by hand, or name a folder that has them: root=... "
                 "Without any network, d2l.load_data_digits() has real digits to train on."
             ) from None
-
-
-class MNIST(_DownloadedDataset):
-    """Handwritten digits (LeCun et al.): 60,000 training and 10,000 test images, 28 x 28.
-
-    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32); after `npx.set_np()` both are
-    `np.ndarray`s, the label of shape (). Raises ConnectionError if
-    files are missing and cannot be downloaded, MXNetError if files are damaged.
-    """
-
-    name = "mnist"
-    _train_files: ClassVar[Files] = {
-        "train-images-idx3-ubyte.gz": "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d",
-        "train-labels-idx1-ubyte.gz": "2a80914081dc54586dbdf242f9805a6b8d2a15fc",
-    }
-    _test_files: ClassVar[Files] = {
-        "t10k-images-idx3-ubyte.gz": "c3a25af1f52dad7f726cce8cacb138654b760d48",
-        "t10k-labels-idx1-ubyte.gz": "763e7fa3757d93b0cdec073cef058b2004252c17",
-    }
-
-    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
-        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
-        images, labels = read_labelled_images(*paths)
-        return images[..., None], labels.astype(np.int32)
 
 
 class FashionMNIST(MNIST):
