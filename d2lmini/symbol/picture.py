@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.draw.picture import Drawing
-from d2lmini.draw.svg import Box, Look, diagram, page, shorten
+from d2lmini.draw.svg import Box, diagram, page, shorten
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ops.shown import shown_name, shown_with_number
 from d2lmini.symbol import lists
@@ -29,7 +29,8 @@ from d2lmini.symbol.symbol import Symbol
 MOST = 300
 
 
-VARIABLE, OPERATION = Look("variable", "#ffffff", "#222222"), Look("op", "#d3e6f5", "#111111")
+#: The colours of boxes.
+VARIABLE, OPERATION = "#ffffff", "#d3e6f5"
 
 
 class Picture(Drawing):
@@ -68,8 +69,8 @@ class Picture(Drawing):
         title += [callsite.describe(node.site)] if node.site else []
         shapes = dict.fromkeys(self._shape((node, i)) for i in range(node.n_outputs))
         label = ", ".join(shapes) if node.op is not None else ""
-        look = VARIABLE if node.op is None else OPERATION
-        return Box(lines, look, node.op is None, is_output, "\n".join(title), label)
+        fill = VARIABLE if node.op is None else OPERATION
+        return Box(lines, fill, node.op is None, is_output, "\n".join(title), label)
 
     def _shape(self, entry: Entry) -> str:
         shape = self.shapes.get(entry)
