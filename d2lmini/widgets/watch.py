@@ -25,7 +25,18 @@ stored at the end; elsewhere nothing is shown, and the record can be read:
 (2, ['_ones', '_plus_scalar'])
 
 The view keeps the last 20,000 operations, so that it may run all day (`watch_records`). A message
-carries the events since the last one (`watch_messages`), and js/watch.js draws them.
+carries the events since the last one, and js/watch.js draws them:
+
+    operations   that ended: [number, name, row, pushed, ready, began, ended, line, failure, numbers
+                 of those it needs, of those for which it makes room]; row -1: it did not run
+    waits        that ended: [thread, kind, begin, end, line, awaited operation]
+    samples      [time, queued, then live, cached, pending bytes of each device so far]
+    rows         names of all rows, in their order: [index, name]
+    running      what is in progress: [number, name, row, began, line]
+    waiting      [thread, kind, begin, now, line]
+    now, count, queued, kept, live, devices    the present state
+
+Times are microseconds since the watch began.
 """
 
 from __future__ import annotations
@@ -33,26 +44,31 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import engine
-from d2lmini.base import instrument
+from d2lmini.base import callsite, instrument
 from d2lmini.base.scopes import interrupted
+from d2lmini.context import Context
 from d2lmini.draw.timeline import timeline
-from d2lmini.profiler.draw import names_of, rows_of, span_of
-from d2lmini.profiler.records import Operation
+from d2lmini.ops.shown import shown_name
+from d2lmini.profiler.draw import Rows, in_order, names_of, rows_of, span_of
+from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import CLOSING
 from d2lmini.widgets.base import Message, Widget
-from d2lmini.widgets.watch_messages import MessageWriter
-from d2lmini.widgets.watch_records import News, RecentRecords
+from d2lmini.widgets.watch_records import News, RecentRecords, Sample, WatchedOperation
 
 if TYPE_CHECKING:
     from d2lmini.draw.picture import Picture
 
 #: Most operations, waits and samples that are kept.
 KEEP = 20_000
+
+#: Most predecessors of an operation that are sent: the latest, for which it most likely waited.
+MOST_AFTER = 24
 
 #: Beats without events after which the view gets the time all the same.
 QUIET_BEATS = 10
@@ -74,7 +90,11 @@ class Watch(Widget):
     def __init__(self, keep: int = KEEP):
         super().__init__()
         self._recent = RecentRecords(keep)
-        self._telling = MessageWriter(self._recent.begin_ns, keep)
+        self._look = self._recent.look()
+        self._line = lru_cache(20_000)(callsite.describe)
+        self._rows: Rows = {}  # the first operation of each
+        self._index: dict[tuple[str, str], int] = {}
+        self._devices: list[Context] = []
         self._door = threading.RLock()  # one thread reads the records at a time
         self._watches = False
         self._quiet = 0
@@ -84,7 +104,7 @@ class Watch(Widget):
     @property
     def operations(self) -> Sequence[Operation]:
         """The operations that ended last."""
-        self._pass_on()
+        self._look_again()
         return list(self._recent.operations)
 
     @property
@@ -132,7 +152,7 @@ class Watch(Widget):
                 engine.current.wait_idle(CLOSING)
         finally:
             instrument.remove(self._recent)
-            self._pass_on()
+            self._look_again()
             self.still()
 
     def close(self) -> None:
@@ -151,23 +171,81 @@ class Watch(Widget):
     # -- what the refresher asks -------------------------------------------------------------------
 
     def changes(self) -> Message | None:
-        look, message = self._pass_on()
-        busy = look.ended or look.waits or look.running or look.waiting or self._recent.queued
-        self._quiet = 0 if busy else self._quiet + 1
-        return None if self._quiet % QUIET_BEATS > 1 else message
+        with self._door:
+            look = self._look_again()
+            busy = look.ended or look.waits or look.running or look.waiting or self._recent.queued
+            self._quiet = 0 if busy else self._quiet + 1
+            if self._quiet % QUIET_BEATS > 1:
+                return None
+            return self._message(look.ended, look.waits, look.samples)
 
     def whole(self) -> Message | None:
         with self._door:
-            return self._telling.everything()
+            recent = self._recent
+            return self._message(recent.operations, recent.waits, recent.samples)
 
-    def _pass_on(self) -> tuple[News, Message]:
-        """Read the engine's records and note what is to be sent."""
-        recent = self._recent
+    def _look_again(self) -> News:
+        """Read the engine's records."""
         with self._door:
-            look = recent.look()
-            now_us = (time.perf_counter_ns() - recent.begin_ns) / 1e3
-            state = {"now": now_us, "count": recent.count, "queued": recent.queued}
-            return look, self._telling.news(look, {**state, "live": self._watches})
+            self._look = self._recent.look()
+            return self._look
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _message(
+        self, ended: Iterable[WatchedOperation], waits: Iterable[Wait], samples: Iterable[Sample]
+    ) -> Message:
+        """The message with these records and the present state."""
+        recent = self._recent
+        told = {
+            "operations": [self._operation(operation) for operation in ended],
+            "waits": [[*self._wait(wait), wait.operation] for wait in waits],
+            "samples": [self._sample(sample) for sample in samples],
+            "running": [
+                [
+                    x.number,
+                    shown_name(x.name),
+                    self._row(x),
+                    self._us(x.began_ns),
+                    self._line(x.site),
+                ]
+                for x in self._look.running
+            ],
+            "waiting": [self._wait(wait) for wait in self._look.waiting],
+        }
+        rows = in_order(self._rows)
+        return {
+            **told, "rows": [[self._index[key], name] for key, name in zip(rows, names_of(rows))],
+            "devices": [str(ctx) for ctx in self._devices], "kept": recent.keep,
+            "now": self._us(time.perf_counter_ns()), "count": recent.count,
+            "queued": recent.queued, "live": self._watches,
+        }, []  # fmt: skip
+
+    def _operation(self, x: WatchedOperation) -> list[Any]:
+        times = map(self._us, (x.pushed_ns, x.ready_ns, x.began_ns, x.ended_ns))
+        return [
+            x.number, shown_name(x.name), self._row(x) if x.began_ns else -1, *times,
+            self._line(x.site), x.failure or "", *(after[-MOST_AFTER:] for after in x.after),
+        ]  # fmt: skip
+
+    def _wait(self, wait: Wait) -> list[Any]:
+        begin, end = self._us(wait.begin_ns), self._us(wait.end_ns)
+        return [wait.thread, wait.kind, begin, end, self._line(wait.site)]
+
+    def _sample(self, sample: Sample) -> list[Any]:
+        self._devices += [ctx for ctx in sample.held if ctx not in self._devices]
+        held = [sample.held.get(ctx, (0, 0, 0)) for ctx in self._devices]
+        return [self._us(sample.when_ns), sample.queued, *(n for sizes in held for n in sizes)]
+
+    def _us(self, ns: int) -> float:
+        return (ns - self._recent.begin_ns) / 1e3
+
+    def _row(self, operation: WatchedOperation) -> int:
+        key = (operation.place, operation.worker)
+        if key not in self._index:
+            self._index[key] = len(self._index)
+            self._rows[key] = [operation]
+        return self._index[key]
 
 
 def watch(keep: int = KEEP) -> Watch:
