@@ -194,7 +194,7 @@ def _is_for(trace: Trace, wait: Wait, operation: Operation) -> bool:
     number = operation.number
     if wait.target in touched or wait.operation == number:
         return True
-    return number < wait.operation and bool(trace.events.chain(number, wait.operation))
+    return number < wait.operation and bool(trace.events.path(number, wait.operation))
 
 
 def _own_copy(trace: Trace, wait: Wait) -> int:

@@ -12,7 +12,7 @@ Choose the engine with `D2LMINI_ENGINE=threaded|naive|stepped` (or MXNet's
 `MXNET_ENGINE_TYPE=NaiveEngine`) for the process, `with engine.use("naive"):` or
 `with engine.stepped() as s:` for a scope. Reading order: `core` (the rules), `budget`, `failure`,
 `scheduler` (the life of a task), `engine` (waits, counts, the serial engine), `threaded` (the
-threads), `thread_clock` (CPU time), `schedule` (a virtual clock), `stepped_engine` (real tasks on
+threads), `thread_clock` (CPU time), `simulation` (a virtual clock), `stepped_engine` (real tasks on
 it), `simulation` (recorded operations on it), `order` (dependencies of recorded operations),
 `pending` (what is queued, and how it is cancelled).
 

@@ -1,9 +1,10 @@
 """A program on a virtual clock: the engine's rules for operations that were recorded before.
 
 The program's threads issue their steps in order. An operation whose dependencies are done is ready;
-`schedule` says which one a worker takes. At one instant the program goes on first, as far as it
-can, then operations begin, then the next one ends: the order of the stepped engine. Times are
-numbers of any one unit.
+the `Schedule` says which one a worker takes: every place has workers and a queue of ready
+operations, by priority, then by number. At one instant the program goes on first, as far as it can,
+then operations begin, then the one that ends first ends. The stepped engine keeps its real tasks to
+the same schedule. Times are numbers of any one unit.
 
 >>> jobs = [SimulatedTask(i, "cpu", run) for i, run in enumerate((3000, 2000, 1000), 1)]
 >>> jobs[2].follows([jobs[0], jobs[1]])
@@ -20,11 +21,108 @@ order, as the stepper does, calls `settle`, then `begin` or `end` for an operati
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
-from d2lmini.engine.schedule import Schedule
+#: In a queue of ready operations: -priority, number, operation.
+Entry = tuple[int, int, Any]
+
+#: An operation, and whether it begins; else it ends.
+Step = tuple[Any, bool]
+
+
+class Place:
+    """Workers of one kind, those that are busy, and the queue of ready operations."""
+
+    __slots__ = ("busy", "ready", "workers")
+
+    def __init__(self, workers: Sequence[str]):
+        self.workers = workers
+        self.busy: set[str] = set()
+        self.ready: list[Entry] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Is a worker idle?"""
+        return len(self.busy) < len(self.workers)
+
+    def idle_worker(self) -> str:
+        """The first idle worker."""
+        return next(worker for worker in self.workers if worker not in self.busy)
+
+
+class Schedule:
+    """The clock, the queues and the running operations of all places, without tasks, Vars or data.
+    An operation has a number, a priority, a place, and a worker from its begin on.
+
+    now     the clock, in any one unit
+    places  by name
+    ends    running operations: when they end
+    """
+
+    def __init__(self, workers_of: Callable[[Any], Sequence[str]]):
+        """`workers_of`: operation -> the names of the workers of its place."""
+        self._workers_of = workers_of
+        self.now: Any = 0
+        self.places: dict[str, Place] = {}
+        self.ends: dict[Any, float] = {}
+
+    def place_of(self, operation: Any) -> Place:
+        """The place of an operation."""
+        place = self.places.get(operation.place)
+        if place is None:
+            place = self.places[operation.place] = Place(self._workers_of(operation))
+        return place
+
+    def able(self) -> Iterator[Step]:
+        """All possible steps: an operation can begin if a worker is idle, by priority and age; one
+        that runs can end, the first to end first."""
+        queues = [place.ready for place in self.places.values() if place.is_idle]
+        for _, _, operation in heapq.merge(*queues):
+            yield operation, True
+        for operation in sorted(self.ends, key=lambda x: (self.ends[x], x.number)):
+            yield operation, False
+
+    def next(self) -> Step | None:
+        """The first of `able`, the default order; None: nothing can happen."""
+        return next(self.able(), None)
+
+    def make_ready(self, operation: Any) -> None:
+        """Put an operation into the queue of its place."""
+        insort(self.place_of(operation).ready, _entry(operation))
+
+    def withdraw(self, operation: Any) -> None:
+        """Take an operation out of the queue."""
+        ready = self.place_of(operation).ready
+        del ready[bisect_left(ready, _entry(operation))]
+
+    def begin(self, operation: Any) -> str:
+        """A worker takes a ready operation; returns the worker. When it ends is for `ends`."""
+        self.withdraw(operation)
+        place = self.place_of(operation)
+        # The name comes first: if Ctrl-C strikes before the worker is busy, `end` finds nothing.
+        operation.worker = place.idle_worker()
+        place.busy.add(operation.worker)
+        return operation.worker
+
+    def go_to_end(self, operation: Any) -> None:
+        """The clock goes on to the end of a running operation, unless it is later already."""
+        self.now = max(self.now, self.ends[operation])
+
+    def end(self, operation: Any) -> None:
+        """The worker of an operation is idle again. Idempotent."""
+        self.ends.pop(operation, None)
+        self.place_of(operation).busy.discard(operation.worker)
+
+
+def _entry(operation: Any) -> Entry:
+    return -operation.priority, operation.number, operation
+
+
+# -- programs --------------------------------------------------------------------------------------
 
 
 class SharedWork(NamedTuple):
@@ -61,7 +159,7 @@ class SimulatedTask:
     hand_over: Any = 0
     priority: int = 0
     inline: bool = False
-    share: SharedWork | None = None
+    share: Any = None  # SharedWork
     weight: float = 1.0
     pushed: Any = -1
     ready: Any = -1
@@ -126,12 +224,9 @@ class Simulation:
     """
 
     def __init__(
-        self,
-        jobs: Sequence[SimulatedTask],
-        steps: Mapping[str, Sequence[ProgramStep]],
-        workers: Mapping[str, Sequence[str]],
-        bound: float | None = None,
-    ):
+        self, jobs: Sequence[SimulatedTask], steps: Mapping[str, Sequence[ProgramStep]],
+        workers: Mapping[str, Sequence[str]], bound: float | None = None,
+    ):  # fmt: skip
         """`jobs` in the order of their numbers, from 1. `workers`: place -> their names. `bound`:
         the largest pending weight."""
         self.jobs = jobs
@@ -148,7 +243,7 @@ class Simulation:
         self.room_waits: list[ProgramThread] = []
         self.shared: list[SimulatedTask] = []  # running jobs with untaken pieces
         self.events: list[tuple[Any, int, Callable[[Any], Any], Any]] = []
-        self.order = 0
+        self.order = count()
         later = {name for own in steps.values() for step in own for name in step.starts}
         for thread in self.threads.values():
             if thread.name not in later:
@@ -181,8 +276,7 @@ class Simulation:
             happens(to)
 
     def _at(self, when: Any, happens: Callable[[Any], Any], to: Any) -> None:
-        self.order += 1
-        heapq.heappush(self.events, (when, self.order, happens, to))
+        heapq.heappush(self.events, (when, next(self.order), happens, to))
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -193,47 +287,43 @@ class Simulation:
 
     def _step(self, thread: ProgramThread, admitted: bool = False) -> None:
         step = thread.steps[thread.at]
-        if step.number:
-            job = self.jobs[step.number - 1]
-            if not (admitted or self._admits(job)):
-                self._stop(thread)
-                self.room_waits.append(thread)
-                return
+        job = self.jobs[step.number - 1] if step.number else None
+        if job is not None and (admitted or self._admits(job)):
             if thread.since >= 0:
                 self._end_wait(thread, None, self.schedule.now)
             self._go_on(thread, self._issue(job))
             return
-        self._stop(thread)
+        if thread.since < 0:
+            thread.since, thread.pushed = self.schedule.now, len(self.issued)
+        if job is not None:
+            self.room_waits.append(thread)
+            return
         if step.wait is None:
             self.left = self.schedule.now
         for number in step.jobs or ():
-            job = self.jobs[number - 1]
-            if job.ended < 0 or job.ended > self.schedule.now:
+            awaited = self.jobs[number - 1]
+            if awaited.ended < 0 or awaited.ended > self.schedule.now:
                 thread.missing += 1
-                job.waiting.append(thread)
+                awaited.waiting.append(thread)
         if step.jobs is None and self.pending:
             self.idle_waits.append(thread)
         elif not thread.missing:
             self._resume(thread)
 
-    def _stop(self, thread: ProgramThread) -> None:
-        if thread.since < 0:
-            thread.since, thread.pushed = self.schedule.now, len(self.issued)
-
     def _resume(self, thread: ProgramThread) -> None:
         """What the thread waits for is done."""
         step = thread.steps[thread.at]
         end = self.schedule.now + step.after
-        self._end_wait(thread, step.wait, end, recorded=step.wait is not None)
+        if step.wait is not None:
+            self._end_wait(thread, step.wait, end)
         self._go_on(thread, end)
 
-    def _end_wait(self, thread: ProgramThread, wait: Any, end: Any, recorded: bool = True) -> None:
-        if recorded:
-            self.waits.append((wait, thread.name, thread.pushed, thread.since, end))
-        thread.since = -1
+    def _end_wait(self, thread: ProgramThread, wait: Any, end: Any) -> None:
+        self.waits.append((wait, thread.name, thread.pushed, thread.since, end))
 
     def _go_on(self, thread: ProgramThread, when: Any) -> None:
         """The thread has done its step."""
+        thread.since = -1
         self.ended = max(self.ended, when)
         starts = thread.steps[thread.at].starts
         thread.at += 1
@@ -308,7 +398,6 @@ class Simulation:
     def _cut(self, job: SimulatedTask) -> None:
         """Offer the pieces of a job; without helpers it may run as a whole."""
         share = job.share
-        assert share is not None
         if not share.late and not self.schedule.place_of(job).is_idle:
             self._at(self.schedule.now + round(share.piece * share.pieces), self._finish, job)
             return
@@ -319,7 +408,6 @@ class Simulation:
         """Ask idle workers to help, at most the number of pieces minus one; True if any come."""
         asked = False
         for job in self.shared:
-            assert job.share is not None
             place = self.schedule.place_of(job)
             while place.is_idle and job.asked < job.share.pieces - 1:
                 job.asked += 1
@@ -332,7 +420,6 @@ class Simulation:
     def _take(self, who: tuple[SimulatedTask, str]) -> None:
         """The owner or a helper takes the next piece. Without a piece, a helper leaves."""
         job, worker = who
-        assert job.share is not None
         if job.taken < job.share.pieces:
             job.taken += 1
             if job.taken == job.share.pieces:
@@ -344,7 +431,6 @@ class Simulation:
     def _end_piece(self, who: tuple[SimulatedTask, str]) -> None:
         """A piece is finished; with the last piece the operation is."""
         job, worker = who
-        assert job.share is not None
         job.done += 1
         if job.done == job.share.pieces:
             self._finish(job)

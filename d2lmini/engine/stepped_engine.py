@@ -21,7 +21,7 @@ A push queues. A step begins or ends one operation: the operation computes when 
 thread that steps, and releases its Vars when it ends, after its predicted duration (`times=`) on
 the virtual clock. A wait of the program steps as far as it needs, and so does a line that asks
 again and again whether work is pending; the end of the scope steps to the end. `core` decides which
-operations are ready, as on the other engines; `schedule` has the clock, and decides which of them
+operations are ready, as on the other engines; `Schedule` has the clock, and decides which of them
 can begin on an idle worker, or end.
 
 An operation runs once, so there is no way back: to see another order, run the program anew, with
@@ -36,6 +36,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -46,8 +47,8 @@ from d2lmini.engine.core import Task, Var
 from d2lmini.engine.engine import Engine, block
 from d2lmini.engine.failure import Failure
 from d2lmini.engine.operation import Operation
-from d2lmini.engine.schedule import Schedule, Step
 from d2lmini.engine.scheduler import find_lane_time, thread_state
+from d2lmini.engine.simulation import Schedule, Step
 from d2lmini.engine.worker_pools import WIRE
 
 #: Duration in microseconds of an operation whose run time is not predicted.
@@ -89,22 +90,19 @@ class SteppedOperation(Operation):
     def __init__(
         self, task: Task, reads: tuple[int, ...], writes: tuple[int, ...], by: int, now_ns: int
     ):
-        self.number = task.seq
-        self.name = task.name
+        for name in ("name", "ctx", "site", "priority", "predicted_us"):
+            setattr(self, name, getattr(task, name))
+        self.number, self.by = task.seq, by
         # Copies within the CPU run on its compute workers.
-        self.ctx = task.ctx
         self.lane = "compute" if task.ctx.is_cpu and task.lane != WIRE else task.lane
         self.worker = ""
         self.thread = threading.current_thread().name
-        self.site = task.site
-        self.priority, self.predicted_us = task.priority, task.predicted_us
         self.reads, self.writes = reads, writes
         self.pushed_ns = now_ns
         self.ready_ns = self.began_ns = self.ended_ns = 0
         self.failure = None
         self.footprint = task.footprint()
         self.status = "waiting"
-        self.by = by
 
 
 class SteppedEngine(Engine):
@@ -205,11 +203,10 @@ class SteppedEngine(Engine):
         return operation
 
     def _number(self, var: Var) -> int:
-        number = self.numbers.get(var)
-        if number is None:
+        if var not in self.numbers:
             self._n_vars += 1
-            number = self.numbers[var] = self._n_vars
-        return number
+            self.numbers[var] = self._n_vars
+        return self.numbers[var]
 
     def _hand_out(self, task: Task) -> None:
         operation = self._operation(task)
@@ -222,7 +219,8 @@ class SteppedEngine(Engine):
         self.schedule.places.clear()
 
     def _dispatched(self) -> set[Task]:
-        return {self._tasks[operation.number] for operation in self.schedule.list_ready()}
+        queues = [place.ready for place in self.schedule.places.values()]
+        return {self._tasks[number] for queue in queues for _, number, _ in queue}
 
     # -- stepping ----------------------------------------------------------------------------------
 
@@ -246,7 +244,7 @@ class SteppedEngine(Engine):
         that the operation took longer than predicted.) None: nothing can happen."""
         if self._seed is None:
             return self.schedule.next()
-        able = self.schedule.able()
+        able = list(self.schedule.able())
         return able[self._draw(f"step {self.steps}", len(able))] if able else None
 
     def _draw(self, what: str, n: int) -> int:
@@ -299,7 +297,7 @@ class SteppedEngine(Engine):
     def _give_up(self, operation: SteppedOperation, task: Task, problem: BaseException) -> None:
         """Clean up after Ctrl-C in a step, or after `times` gave no valid duration."""
         with self.lock:
-            if operation in self.schedule.list_ready():
+            if task in self._dispatched():
                 if task not in self.running:
                     return  # nothing has happened
                 self.schedule.withdraw(operation)
@@ -341,10 +339,9 @@ class SteppedEngine(Engine):
     def __str__(self) -> str:
         """The clock, and a line for each operation."""
         rows = [operation for _, operation in sorted(self.operations.items())]
-        counts = dict.fromkeys(("done", "failed", "skipped", "running", "ready", "waiting"), 0)
-        for row in rows:
-            counts[row.status] += 1
-        summary = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        n = Counter(row.status for row in rows)
+        order = "done", "failed", "skipped", "running", "ready", "waiting"
+        summary = ", ".join(f"{n[status]} {status}" for status in order if status in n)
         head = f"{self.now_us:g} us: {summary or 'nothing was pushed'}"
         table = [(str(row), row.status, row.worker, self._when(row)) for row in rows]
         widths = [max((len(row[i]) for row in table), default=0) for i in range(3)]
@@ -375,12 +372,9 @@ def predict_us(task: Task) -> float:
 
 def duration_of(times: Times) -> Callable[[Task], float]:
     """A function that gives a task's duration in microseconds of the virtual clock."""
-    known = times is None or callable(times) or isinstance(times, (int, float, Mapping))
+    known = callable(times) or isinstance(times, (int, float, Mapping, type(None)))
     if not known or isinstance(times, bool):
-        raise TypeError(
-            "times is microseconds for all, a dict by name, or a function of the task; "
-            f"got {times!r}"
-        )
+        raise TypeError(f"times is microseconds, a dict by name, or a function; got {times!r}")
 
     def duration_us(task: Task) -> float:
         if callable(times):

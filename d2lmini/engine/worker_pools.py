@@ -32,7 +32,6 @@ from d2lmini.engine import scheduler
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.engine import Engine
 from d2lmini.engine.operation import Operation
-from d2lmini.engine.schedule import worker_names
 from d2lmini.engine.scheduler import LaneTime, Scheduler
 
 #: The lane of traffic between processes: one thread, in addition to the workers of the CPU.
@@ -54,9 +53,10 @@ def key_of(task: Task) -> object:
 
 
 def names_of(operation: Operation, cpu_workers: int) -> list[str]:
-    """The names of the workers at the place of `operation`, where the CPU has `cpu_workers`."""
-    n = threads.get((operation.ctx, operation.lane), cpu_workers)
-    return worker_names(operation.place, n)
+    """The names of the workers at the place of `operation`, where the CPU has `cpu_workers`:
+    "cpu 1", "cpu 2"; a single one is named like the place."""
+    n, place = threads.get((operation.ctx, operation.lane), cpu_workers), operation.place
+    return [f"{place} {i + 1}" for i in range(n)] if n > 1 else [place]
 
 
 def install(

@@ -47,19 +47,19 @@ has one cause and one line, and a walk visits only events within the idle time. 
 place share a queue, so that work cannot be spread among them any better: a chain is "dependency".
 
 What the removal of a cause would save is predicted by a replay of the run without that cause
-(`without`), compared with the replay of the run as it was, and is no more than physically
-possible. It is exact within `engine.stepped()`. Elsewhere it does not know what operations do to
-one another, and counts only if it is larger than the error of the replay of the run as it was. The
+(`without`), compared with the replay of the run as it was. It is exact within `engine.stepped()`.
+Elsewhere it counts only if it is larger than the error of the replay of the run as it was. The
 cause that surely saves most comes first, then those that took most time.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from operator import attrgetter
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,7 +67,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
-from d2lmini.profiler.event_graph import computing_threads, work_and_chain
 from d2lmini.profiler.evidence import Intervals, OffCpu
 from d2lmini.profiler.records import Operation, Wait, begin_of
 from d2lmini.profiler.replay import Conditions, OwnTime, Prediction, Recording
@@ -100,6 +99,7 @@ _PROGRAM_NS = 1_000_000
 _HAND_OVER_NS = 1_000_000
 #: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
 _BREATH_NS = 100_000
+_NEVER = 1 << 62
 _began_ns = attrgetter("began_ns")
 _begin_ns, _end_ns = attrgetter("begin_ns"), attrgetter("end_ns")
 
@@ -207,8 +207,6 @@ def account_of(trace: Trace, cores: int | None = None) -> Account:
         if cause in _ADVICE and (ns > 0 or trace.engine_kind == "stepped"):
             changed = without(cause, recording.recorded, blame)
             saves = recording.foresee(changed)[1].less_than(recorded_ns)
-            most = max(0.0, recorded_ns - least_ns(trace, changed))
-            saves = Prediction(min(saves.low_ns, most), min(saves.high_ns, most))
         largest = tuple(sorted(by_line.items(), key=lambda line: -line[1])[:3])
         parts[cause] = Part(cause, ns, largest, saves, abs(recorded_ns - wall_ns), wall_ns)
     return Account(wall_ns, parts)
@@ -331,65 +329,72 @@ def cut(lost: list[Segment], whole: Segment) -> Iterator[Segment]:
 # -- what kept workers idle ------------------------------------------------------------------------
 
 
-class WorkerSlot:
-    """One worker of a place; `runs` are its operations, in order."""
+class ComputePlace:
+    """A place that computed, whose workers share a queue.
 
-    def __init__(self, place: str):
-        self.place = place
-        self.runs: list[Operation] = []
+    begun    its operations in the order of their starts
+    workers  their number. Operations on a thread of the program use a core, and take part
+    spare    number of possible further workers: cores that are not used
+    idle     at each instant: the number of idle workers
+    busy     the part of a worker that a running operation has: less than 1 if more run than workers
+    saved    the part of that time that the spare workers would have saved: while all are busy and
+             operations are ready, the number of ready operations that they could take, over all
+             operations that would then run
+    """
 
-    def has_room(self, operation: Operation) -> bool:
-        """Does it run nothing else meanwhile?"""
-        k = bisect_right(self.runs, operation.began_ns, key=_began_ns)
-        before = not k or self.runs[k - 1].ended_ns <= operation.began_ns
-        return before and (k == len(self.runs) or operation.ended_ns <= self.runs[k].began_ns)
+    def __init__(self, operations: list[Operation], trace: Trace, cores: int):
+        self.begun = sorted(operations, key=_began_ns)
+        changes = [(trace.begin_ns, "idle", 1)]
+        for o in operations:
+            how = "inline" if o.inline else "served"
+            changes += (o.began_ns, how, 1), (o.ended_ns, how, -1)
+            if not o.inline:
+                ready_ns = min(o.ready_ns or o.began_ns, o.began_ns)
+                changes += (ready_ns, "ready", 1), (o.began_ns, "ready", -1)
+        now: Counter[str] = Counter()
+        spans = []
+        for (begin, how, more), (end, _, _) in pairwise([*sorted(changes), (_NEVER, "", 0)]):
+            now[how] += more
+            if begin < end:
+                spans.append((begin, end, now.copy()))
+        most = max(now["served"] for _, _, now in spans)
+        self.workers = n = max(trace.workers.get(self.begun[0].place, 1), most) if most else 1
+        self.spare = max(0, cores - n)
+        idle, busy, saved = [], [], []
+        for begin, end, now in spans:
+            served, running = now["served"], now["served"] + now["inline"]
+            idle.append((begin, end, max(0.0, n - running)))
+            busy.append((begin, end, min(1.0, n / (running or 1))))
+            if served >= n:
+                more = min(now["ready"], self.spare)
+                saved.append((begin, end, busy[-1][2] * more / (served + more)))
+        self.idle, self.busy, self.saved = map(Intervals, (idle, busy, saved))
 
 
 class WorkerGroup:
-    """Places that can replace each other, the CPU's workers or the GPUs, with their slots.
+    """Places that can replace each other: the CPU, or the GPUs.
 
-    begins   for each place, its operations in the order of their starts
-    end_ns   the end of the last operation
-    last     the operation that ended last
-    weight   the busy time of a slot
+    last     the operation that ended last, and `end_ns`, when
+    workers  their number; `weight`: the busy time of one
     """
 
-    def __init__(self, name: str, operations: Sequence[Operation], workers: dict[str, int]):
+    def __init__(self, name: str, operations: list[Operation], trace: Trace, cores: int):
         self.name = name
-        self.operations = sorted(operations, key=_began_ns)
+        self.operations = operations
         self.last = max(operations, key=lambda operation: operation.ended_ns)
         self.end_ns = self.last.ended_ns
-        self.begins: dict[str, list[Operation]] = defaultdict(list)
-        for operation in self.operations:
-            self.begins[operation.place].append(operation)
-        self.slots: list[WorkerSlot] = []
-        for place, begun in self.begins.items():
-            self._serve(place, begun, workers.get(place, 1))
-        self.weight = sum(operation.run_ns for operation in operations) / len(self.slots) + 1
-
-    def _serve(self, place: str, begun: list[Operation], workers: int) -> None:
-        """Assign each operation to the slot of its worker. Inline operations come last, to a free
-        slot, since they use a core; without one they are left out: the place is full."""
-        if all(operation.inline for operation in begun):
-            workers = 1
-        slots = [WorkerSlot(place) for _ in range(workers)]
-        named: dict[str, WorkerSlot] = {}
-        for operation in sorted(begun, key=attrgetter("inline", "began_ns")):
-            free = [slot for slot in slots if slot.has_room(operation)]
-            if not free and not operation.inline:
-                free = [WorkerSlot(place)]
-                slots += free
-            slot = named.get(operation.worker)
-            if free and slot not in free:
-                unnamed = [slot for slot in free if slot not in named.values()]
-                slot = named[operation.worker] = (unnamed or free)[0]
-            if free and slot is not None:
-                insort(slot.runs, operation, key=_began_ns)
-        self.slots += slots
+        by_place: dict[str, list[Operation]] = defaultdict(list)
+        for operation in operations:
+            by_place[operation.place].append(operation)
+        self.places = {name: ComputePlace(own, trace, cores) for name, own in by_place.items()}
+        self.workers = sum(place.workers for place in self.places.values())
+        self.spare = sum(place.spare for place in self.places.values())
+        self.weight = sum(operation.run_ns for operation in operations) / self.workers + 1
 
 
 class Gap(NamedTuple):
-    """A slot at `place`, idle since `free_ns`; the time before `low` is explained already."""
+    """A time at `place`, of which the last operation ended at `free_ns`; before `low` the time is
+    explained already."""
 
     group: WorkerGroup
     place: str
@@ -403,81 +408,86 @@ class IdleAttribution:
 
     def __init__(self, trace: Trace, cores: int):
         self.trace = trace
-        self.cores = cores
         computed = [o for o in trace.operations if o.ran and not o.is_copy]
-        groups = []
+        self.groups: list[WorkerGroup] = []
         for name, is_cpu in (("cpu", True), ("gpu", False)):
             own = [operation for operation in computed if operation.ctx.is_cpu == is_cpu]
             if own:
-                groups.append(WorkerGroup(name, own, trace.workers))
-        self.groups = sorted(groups, key=_end_ns)
-        self.group_of = {operation.number: g for g in groups for operation in g.operations}
+                self.groups.append(WorkerGroup(name, own, trace, cores if is_cpu else 0))
+        self.groups.sort(key=_end_ns)
+        self.group_of = {o.number: group for group in self.groups for o in group.operations}
         self.lost = lost_times(trace)
         self.own = own_times(trace, self.lost)
         self.off_cpu = trace.off_cpu()
-        self._busy_since: dict[int, int] = {}  # per operation: start of its worker's busy time
-        self._queued_until: dict[int, int] = {}  # per operation: end of the one before on its slot
-        for slot in [slot for group in groups for slot in group.slots]:
-            self._follow(slot)
-        self._before: list[Operation | None] = [None]  # per operation: the dependency ended last
-        for needs, room in trace.order:
-            ended = [trace[number] for number in needs + room if trace[number].ended_ns]
-            self._before.append(max(ended, key=lambda o: o.ended_ns, default=None))
-
-    def _follow(self, slot: WorkerSlot) -> None:
-        """For each operation of a worker, the start of the busy time, ignoring short pauses."""
-        before = None
-        for run in slot.runs:
-            since_ns = run.began_ns
+        # Per operation: when its worker began to be busy, ignoring short pauses; and the end of the
+        # operation before.
+        self._busy_since: dict[int, int] = {}
+        self._queued_until: dict[int, int] = {}
+        last: dict[str, Operation] = {}
+        for run in sorted(computed, key=_began_ns):
+            since_ns, before = run.began_ns, last.get(run.worker)
             if before is not None:
                 self._queued_until[run.number] = before.ended_ns
                 breath_ns = max(_BREATH_NS, min(before.run_ns, run.run_ns) // 4)
                 if run.began_ns - before.ended_ns <= breath_ns:
                     since_ns = self._busy_since[before.number]
             self._busy_since[run.number] = since_ns
-            before = run
-
-    def spare(self, group: WorkerGroup | None) -> int:
-        """Number of possible further workers: cores that no slot of the group uses."""
-        cpu = group is not None and group.name == "cpu"
-        return max(0, self.cores - len(group.slots)) if group and cpu else 0
+            last[run.worker] = run
+        self._before: list[Operation | None] = [None]  # per operation: the dependency ended last
+        for needs, room in trace.order:
+            ended = [trace[number] for number in needs + room if trace[number].ended_ns]
+            self._before.append(max(ended, key=lambda o: o.ended_ns, default=None))
 
     def parts(self) -> Iterator[tuple[str, Place, float]]:
         """The wall time in parts: cause, place, ns."""
         trace = self.trace
         for group in self.groups:
-            saved = time_saved_by(group, self.spare(group))
-            for slot in group.slots:
-                free_ns = trace.begin_ns
-                for run in slot.runs:
-                    yield from self._idle(group, slot, free_ns, run.began_ns)
-                    yield from self._busy(run, self._rate(group, run.began_ns, run.ended_ns), saved)
-                    free_ns = max(free_ns, run.ended_ns)
-                yield from self._idle(group, slot, free_ns, group.end_ns)
+            for name, place in group.places.items():
+                yield from self._parts_at(group, name, place)
         done_ns = max([trace.begin_ns, *(group.end_ns for group in self.groups)])
         steps: list[Operation | Wait] = [*trace.operations, *trace.waits]
         last = max(steps, key=begin_of, default=None)
         thread, site = (last.thread, last.site) if last else (trace.thread or "main", None)
-        for cause, place, begin, end in self.front(thread, site, done_ns, trace.end_ns):
-            yield cause, place, end - begin
+        for cause, where, begin, end in self.front(thread, site, done_ns, trace.end_ns):
+            yield cause, where, end - begin
 
-    def _rate(self, group: WorkerGroup, begin: int, end: int) -> float:
-        """The ns of wall time that a slot of `group` accounts for from `begin` to `end`."""
+    def _parts_at(
+        self, group: WorkerGroup, name: str, place: ComputePlace
+    ) -> Iterator[tuple[str, Place, float]]:
+        """The parts at a place: from each start back to the one before, then of the operation."""
+        low = free_ns = self.trace.begin_ns
+        for operation in [*place.begun, None]:
+            high = group.end_ns if operation is None else operation.began_ns
+            if high > low and self._rate(group, low, high, place.idle):
+                for segment in self._walk(operation, Gap(group, name, free_ns, low), high):
+                    cause, where, begin, end = segment
+                    yield cause, where, self._rate(group, max(begin, low), end, place.idle)
+            low = max(low, high)
+            if operation is not None:
+                yield from self._busy(operation, group, place)
+                if operation is not group.last:
+                    free_ns = max(free_ns, operation.ended_ns)
+
+    def _rate(self, group: WorkerGroup, begin: int, end: int, of: Intervals) -> float:
+        """The ns of wall time that so many workers of `group` account for from `begin` to `end`."""
         ns, low = 0.0, self.trace.begin_ns
         for k, other in enumerate(self.groups):
-            share = group.weight / sum(group.weight for group in self.groups[k:])
-            ns += max(0, min(end, other.end_ns) - max(begin, low)) * share / len(group.slots)
+            share = group.weight / sum(group.weight for group in self.groups[k:]) / group.workers
+            first, last = max(begin, low), min(end, other.end_ns)
+            if first < last:
+                ns += of.within(first, last) * share
             low = other.end_ns
             if other is group:
                 break
         return ns
 
     def _busy(
-        self, run: Operation, ns: float, saved: dict[int, float]
+        self, run: Operation, group: WorkerGroup, place: ComputePlace
     ) -> Iterator[tuple[str, Place, float]]:
-        """A slot was busy: the operation computed, or was off the CPU."""
-        if saved and not run.inline and run.run_ns:
-            lost = ns * (saved[run.ended_ns] - saved[run.began_ns]) / run.run_ns
+        """A worker was busy: the operation computed, or was off the CPU."""
+        ns = self._rate(group, run.began_ns, run.ended_ns, place.busy)
+        if not run.inline:
+            lost = self._rate(group, run.began_ns, run.ended_ns, place.saved)
             yield "workers", run.site, lost
             ns -= lost
         scale = ns / (run.run_ns or 1)
@@ -485,25 +495,6 @@ class IdleAttribution:
             yield cause, run.site, scale * off_ns
             ns -= scale * off_ns
         yield "work", run.site, ns
-
-    def _idle(
-        self, group: WorkerGroup, slot: WorkerSlot, free_ns: int, end_ns: int
-    ) -> Iterator[tuple[str, Place, float]]:
-        """The causes of a whole gap: up to the next start in its place, up to the one after, ..."""
-        begun = group.begins[slot.place]
-        k = bisect_right(begun, free_ns, key=_began_ns)
-        low = free_ns
-        while low < end_ns:
-            following = begun[k] if k < len(begun) else None
-            high = end_ns if following is None else min(end_ns, following.began_ns)
-            if high > low:
-                for cause, place, begin, end in self._walk(
-                    following, Gap(group, slot.place, free_ns, low), high
-                ):
-                    if max(begin, low) < end:
-                        yield cause, place, self._rate(group, max(begin, low), end)
-                low = high
-            k += 1
 
     def _walk(self, operation: Operation | None, gap: Gap, now: int) -> Iterator[Segment]:
         """The causes, from `now` back to gap.low, that delayed `operation`; None: the end of the
@@ -541,7 +532,7 @@ class IdleAttribution:
         # Where it ran, others were before it until then.
         free_ns = min(max(begin_ns, self._queued_until.get(operation.number, 0)), end_ns)
         if other is not gap.group:
-            cause = "workers" if self.spare(other) else "dependency"
+            cause = "workers" if other and other.spare else "dependency"
             yield Segment(cause, site, begin_ns, free_ns)
         elif operation.place != gap.place:
             yield Segment("imbalance", site, begin_ns, free_ns)
@@ -593,29 +584,6 @@ class IdleAttribution:
                 yield Segment(cause, place, max(begin, begin_ns), min(end, end_ns))
 
 
-def time_saved_by(group: WorkerGroup, spare: int) -> dict[int, float]:
-    """At each start and end of an operation, the ns that `spare` more workers would have saved
-    until then: while all are busy and operations are ready, the number of ready operations that
-    they could take, over all operations that would then run. Empty without spare workers."""
-    if not spare:
-        return {}
-    changes: list[tuple[int, int, int]] = []  # (when, more ready, more busy)
-    for operation in group.operations:
-        if not operation.inline:
-            ready_ns = min(operation.ready_ns or operation.began_ns, operation.began_ns)
-            changes += (ready_ns, 1, 0), (operation.began_ns, -1, 1), (operation.ended_ns, 0, -1)
-    saved: dict[int, float] = {}
-    ready = busy = before = 0
-    total = 0.0
-    for when, more_ready, more_busy in sorted(changes):
-        if ready > 0 and busy >= len(group.slots):
-            more = min(ready, spare)
-            total += (when - before) * more / (busy + more)
-        saved[when] = total
-        ready, busy, before = ready + more_ready, busy + more_busy, when
-    return saved
-
-
 # -- without a cause -------------------------------------------------------------------------------
 
 
@@ -639,10 +607,10 @@ def without(cause: str, recorded: Conditions, blame: IdleAttribution) -> Conditi
         return replace(recorded, run_ns=run_ns)
     changed = recorded
     for group in blame.groups:
-        if cause == "imbalance":
+        if cause == "imbalance" and len(group.places) > 1:
             changed = _spread_evenly(group, changed)
-        elif blame.spare(group):
-            n = len(group.slots) + blame.spare(group)
+        if cause == "workers" and group.spare:
+            n = group.workers + group.spare
             changed = replace(changed, workers={**changed.workers, "cpu": n})
     return changed
 
@@ -661,34 +629,17 @@ def _own_time_without(blame: IdleAttribution, causes: set[str]) -> OwnTime:
 
 def _spread_evenly(group: WorkerGroup, recorded: Conditions) -> Conditions:
     """Several places become one, where each operation takes as long as at the place that is the
-    fastest for operations of its name. At a single place, the workers share the time in which the
-    last operation still runs and all others have ended."""
+    fastest for operations of its name."""
     run_ns, places = list(recorded.run_ns), list(recorded.places)
-    if len(group.begins) > 1:
-        took: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for operation in group.operations:
-            took[operation.name, operation.place].append(operation.run_ns)
-        means = {key: mean(runs) or 1 for key, runs in took.items()}
-        least: dict[str, float] = {}
-        for (name, _), ns in means.items():
-            least[name] = min(ns, least.get(name, ns))
-        for o in group.operations:
-            run_ns[o.number - 1] = round(o.run_ns * (least[o.name] / means[o.name, o.place]))
-            places[o.number - 1] = group.name
-        workers = {**recorded.workers, group.name: len(group.slots)}
-        return replace(recorded, places=places, run_ns=run_ns, workers=workers)
-    last = group.last
-    others_ns = max((o.ended_ns for o in group.operations if o is not last), default=0)
-    if last.began_ns < others_ns:
-        alone_ns = last.ended_ns - others_ns
-        run_ns[last.number - 1] -= round(alone_ns * (1 - 1 / len(group.slots)))
-    return replace(recorded, run_ns=run_ns)
-
-
-def least_ns(trace: Trace, changed: Conditions) -> float:
-    """What no run under these conditions beats: the work of a place on all that compute there, and
-    the longest chain of operations."""
-    workers = computing_threads(trace, changed.workers)
-    order = changed.order
-    shares, longest = work_and_chain(trace, workers, changed.places, changed.run_ns, order)
-    return max([longest, *shares.values()])
+    took: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for operation in group.operations:
+        took[operation.name, operation.place].append(operation.run_ns)
+    means = {key: mean(runs) or 1 for key, runs in took.items()}
+    least: dict[str, float] = {}
+    for (name, _), ns in means.items():
+        least[name] = min(ns, least.get(name, ns))
+    for o in group.operations:
+        run_ns[o.number - 1] = round(o.run_ns * (least[o.name] / means[o.name, o.place]))
+        places[o.number - 1] = group.name
+    workers = {**recorded.workers, group.name: group.workers}
+    return replace(recorded, places=places, run_ns=run_ns, workers=workers)

@@ -41,8 +41,7 @@ the threads' events and the edges between operations, and gives them new times.
 'needs'
 >>> print(trace.explain(1, 2))                              # doctest: +ELLIPSIS
 2 exp cannot run beside 1 _ones:
-    1 _ones makes a value: ...
-    2 exp reads it: ...
+    2 exp reads what 1 _ones makes: ...
 >>> print(trace.bounds())
 2.00 ms; no order of these operations takes less than 2.00 ms (the longest chain); if all are \
 pushed at once and no worker is idle while one is ready, any order takes at most 2.00 ms
@@ -58,7 +57,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
@@ -142,6 +141,14 @@ ORDER = VALUE | {"room"}
 ISSUE = ORDER | {"push", "child", "program", "all", "wait", "told"}
 
 _KINDS = ("push", "begin", "end"), ("wait", "done", "over")
+
+#: What an edge says of the operations at its ends.
+_SENTENCES = {
+    "value": "{late} reads what {early} makes",
+    "room": "{late} writes what {early} reads or writes, and makes room by waiting",
+    "child": "{early} issues {late} while it runs",
+    "push": "{late} is issued only then",
+}
 
 
 class EventGraph:
@@ -313,7 +320,7 @@ class EventGraph:
 
     # -- paths -------------------------------------------------------------------------------------
 
-    def path(self, x: int, y: int, causes: Collection[str]) -> list[int]:
+    def path(self, x: int, y: int, causes: Collection[str] = ORDER) -> list[int]:
         """The nodes of a shortest path, over edges with these causes, from the end of operation `x`
         to the begin of `y`; empty if there is none."""
         source, target = self.end(x), self.begin(y)
@@ -333,13 +340,6 @@ class EventGraph:
             found.append(after[found[-1]])
         return found
 
-    def chain(self, x: int, y: int, causes: Collection[str] = ORDER) -> list[int]:
-        """A shortest chain of direct dependencies from operation `x` to `y`."""
-        nodes = self.path(x, y, causes)
-        return (
-            [x, *(self.what(n).number for n in nodes if self.kind(n) == "begin")] if nodes else []
-        )
-
     def between(self, x: Operation, y: Operation) -> str:
         """Why `y`, issued after `x`, cannot run beside it: "needs", "room", "waits", "child" (an
         operation that needs `x` issues it), "inline", "worker", or "stream" in a trace of another
@@ -350,7 +350,7 @@ class EventGraph:
             return "stream"
         if self.path(x.number, y.number, VALUE):
             return "needs"
-        if self.path(x.number, y.number, ORDER):
+        if self.path(x.number, y.number):
             return "room"
         if path := self.path(x.number, y.number, ISSUE):
             return "waits" if any(map(self._passes, path)) else "child"
@@ -374,48 +374,24 @@ class EventGraph:
         a, b = sorted(one.number if isinstance(one, Operation) else one for one in (a, b))
         x, y = self.trace[a], self.trace[b]
         if a == b:
-            raise ValueError(
-                f"explain: operation {a} and itself; name two operations by their numbers"
-            )
+            raise ValueError(f"explain: operation {a} and itself; name two operations")
         why = self.between(x, y)
-        return Explanation(x, y, why, self._sentences(why, x, y) if why else [])
+        return Explanation(x, y, why, list(self._sentences(why, x, y)))
 
-    def _sentences(self, why: str, x: Operation, y: Operation) -> list[str]:
+    def _sentences(self, why: str, x: Operation, y: Operation) -> Iterator[str]:
         """The links from `x` to `y`, in words."""
-        if why in ("needs", "room"):
-            chain = self.chain(x.number, y.number, VALUE if why == "needs" else ORDER)
-            return [words for a, b in pairwise(chain) for words in self._link(a, b)]
-        if why == "waits":
-            passed = self.wait_between(x, y)
-            assert passed is not None
-            return [
-                f"{x} is issued: {x.where}",
-                f"the program waits until it is over ({passed.kind}): {passed.where}",
-                f"{y} is issued only then: {y.where}",
-            ]
-        if why == "child":
-            path = self.path(x.number, y.number, ISSUE)
-            pushed = [self.what(node) for node in path if self.kind(node) == "push"]
-            child = [operation for operation in pushed if operation.by][-1]
-            parent = self.trace[child.by]
-            return [f"{parent} comes after {x}, and issues {child} while it runs: {child.where}"]
+        causes = {"needs": VALUE, "room": ORDER, "waits": ISSUE, "child": ISSUE}.get(why, ())
+        for before, node in pairwise(self.path(x.number, y.number, causes)):
+            early, late, passed = self.what(before), self.what(node), self._passes(node)
+            cause = next(edge.cause for edge in self.after(node) if edge.source == before)
+            if passed is not None:
+                yield f"the program waits until it is over ({passed.kind}): {passed.where}"
+            elif cause in _SENTENCES:
+                yield f"{_SENTENCES[cause].format(early=early, late=late)}: {late.where}"
         if why == "inline":
-            return [f"{x} is small and runs where it is called, before {y} is issued: {x.where}"]
-        return [f"both run at {y.worker if why == 'stream' else x.place}, one after the other"]
-
-    def _link(self, a: int, b: int) -> list[str]:
-        """Why operation `b` comes directly after `a`."""
-        trace, early, late = self.trace, self.trace[a], self.trace[b]
-        if a in trace.needs(b):
-            return [f"{early} makes a value: {early.where}", f"{late} reads it: {late.where}"]
-        shared = [v for v in (*early.reads, *early.writes) if v in late.writes]
-        makers = [o for o in trace.operations[: early.number] if shared and shared[0] in o.writes]
-        array = f"the array of {makers[0]}" if makers else "an array from before the trace"
-        does = "reads" if shared and shared[0] in early.reads else "writes"
-        return [
-            f"{early} {does} {array}: {early.where}",
-            f"{late} writes it, and makes room by waiting: {late.where}",
-        ]
+            yield f"{x} is small and runs where it is called, before {y} is issued: {x.where}"
+        if why in ("stream", "worker"):
+            yield f"both run at {y.worker if why == 'stream' else x.place}, one after the other"
 
     def times(self) -> tuple[dict[int, int], dict[int, int]]:
         """The earliest time of each moment after the begin of the trace, by the longest path that
@@ -580,50 +556,33 @@ class ScheduleBounds(NamedTuple):
 
 def bounds_of(trace: Trace) -> ScheduleBounds:
     """The bounds of a trace; ValueError if no operation ran."""
-    if not any(operation.ran for operation in trace.operations):
+    operations = trace.operations
+    if not any(operation.ran for operation in operations):
         raise ValueError("bounds: no operation ran while it was recorded")
-    workers = computing_threads(trace, recorded_threads(trace))
-    places = [operation.place for operation in trace.operations]
-    run_ns = [operation.run_ns for operation in trace.operations]
-    shares, longest = work_and_chain(trace, workers, places, run_ns)
-    greedy = None
-    if len(shares) == 1 and not trace.lacks:
-        ((place, share),) = shares.items()
-        greedy = share + (1 - 1 / workers[place]) * longest
-    return ScheduleBounds(trace.end_ns - trace.begin_ns, shares, longest, greedy)
-
-
-def work_and_chain(
-    trace: Trace, workers: Mapping[str, int], places: Sequence[str], run_ns: Sequence[float],
-    order: bool = True,
-) -> tuple[dict[str, float], float]:  # fmt: skip
-    """The work of each place over its workers, and the longest chain, if the operations ran at
-    these places and took so long. `order`: False if none comes after another."""
+    workers = recorded_threads(trace)
+    # Threads of the program that computed inline, too. The naive engine has no workers, and other
+    # libraries' are counted with the callers.
+    if trace.engine_kind not in ("", "naive"):
+        workers["cpu"] += len({operation.thread for operation in operations if operation.inline})
     work: dict[str, float] = defaultdict(float)
-    chain = [0.0] * (len(trace.operations) + 1)  # by number: the longest chain that ends there
-    for operation, place, ns, (needs, room) in zip(trace.operations, places, run_ns, trace.order):
-        whole = least = float(ns)
+    chain = [0.0] * (len(operations) + 1)  # by number: the longest chain that ends there
+    for operation, (needs, room) in zip(operations, trace.order):
+        place = operation.place
+        whole = least = float(operation.run_ns)
         if operation.number in trace.shared and operation.run_ns:  # idle workers took pieces
-            split, times = trace.shared[operation.number], ns / operation.run_ns
-            whole += times * (split.work_ns - split.ns)
-            least += times * (split.work_ns / workers[place] - split.ns)
-        work[place] += whole
-        before = needs + room if order else ()
-        chain[operation.number] = least + max((chain[number] for number in before), default=0.0)
-    return {place: ns / workers[place] for place, ns in work.items()}, max(chain)
+            split = trace.shared[operation.number]
+            whole += split.work_ns - split.ns
+            least += split.work_ns / workers[place] - split.ns
+        work[place] += whole / workers[place]
+        chain[operation.number] = least + max((chain[k] for k in needs + room), default=0.0)
+    greedy = None
+    if len(work) == 1 and not trace.lacks:
+        ((place, share),) = work.items()
+        greedy = share + (1 - 1 / workers[place]) * max(chain)
+    return ScheduleBounds(trace.end_ns - trace.begin_ns, dict(work), max(chain), greedy)
 
 
 def recorded_threads(trace: Trace) -> dict[str, int]:
     """The number of worker threads of each place that occurs in the trace."""
     places = dict.fromkeys((operation.place for operation in trace.operations), 1)
     return places | {"cpu": 1, **trace.workers}
-
-
-def computing_threads(trace: Trace, workers: Mapping[str, int]) -> dict[str, int]:
-    """The threads of each place that could compute: these workers, and the threads of the program
-    that computed inline beside them. The naive engine has no workers, and other libraries' are
-    counted with the callers: these are "workers" of the trace."""
-    callers = {operation.thread for operation in trace.operations if operation.inline}
-    if trace.engine_kind in ("", "naive"):
-        callers = set()
-    return {**workers, "cpu": workers["cpu"] + len(callers)}

@@ -174,8 +174,7 @@ class CpuTimes:
             elif last.counts and thread.number in ended:
                 last = _asleep_since(ended[thread.number], last)
             thread.readings.append((trace.end_ns, last))
-        delayed_ns = sum(delay_of(ended[k]) - delay_of(begun.get(k, b"0 0 0")) for k in ended)
-        Evidence(trace).judge(threads, delayed_ns)
+        Evidence(trace).judge(threads)
 
     def _collect(self, phase: str, info: dict[str, Any]) -> None:
         now = time.perf_counter_ns()
@@ -301,44 +300,38 @@ class Evidence:
         self._busy: list[Step] = []  # of all threads
         self._delays: list[tuple[int, int, float]] = []  # of threads without a core
 
-    def judge(self, threads: Sequence[ThreadReadings], delayed_ns: int) -> None:
-        """Enter what the readings of `threads` say. All threads of the process together, helpers of
-        operations that were split among them, had no core for `delayed_ns`."""
+    def judge(self, threads: Sequence[ThreadReadings]) -> None:
+        """Enter what the readings of `threads` say."""
         for thread in threads:
             steps = self.steps[thread.name]
             for (begin, first), (end, last) in pairwise(thread.readings):
-                delay_ns = None
-                if first.counts and last.counts:
-                    delay_ns = delay_of(last.counts) - delay_of(first.counts)
-                    delayed_ns -= delay_ns
                 low = bisect_left(steps, begin, key=_begin_ns)
                 within = steps[low : bisect_right(steps, end, key=_end_ns)]
                 idle = [s for s in within if s.what == WAIT or (s.what == OWN and thread.works)]
                 busy = [s for s in within if s not in idle]
-                self._enter_late(idle, self._share(busy, idle, first, last, delay_ns))
-        self._enter(delayed_ns)
+                self._enter_late(idle, self._share(busy, idle, first, last))
+        self._enter()
 
-    def _share(
-        self, busy: list[Step], idle: list[Step], first: Reading, last: Reading,
-        delay_ns: int | None,
-    ) -> float:  # fmt: skip
+    def _share(self, busy: list[Step], idle: list[Step], first: Reading, last: Reading) -> float:
         """The busy steps share what is known of them; returns how long the thread had no core
         beyond that."""
+        known = first.counts and last.counts
+        delay_ns = delay_of(last.counts) - delay_of(first.counts) if known else 0
         device_ns = self.cpu.device_ns
         most = [max(0, step.ns - device_ns.get(step.what, 0)) for step in busy]
         paced = any(step.what in device_ns for step in busy)
         slept = sum(step.due_ns - step.begin_ns > _SHORTEST_SLEEP_NS for step in idle)
         sleeps = max(0, last.sleeps - first.sleeps - slept)
         off_ns = max(0, sum(most) - (0 if paced else last.cpu_ns - first.cpu_ns))
-        delayed_ns = min(off_ns, delay_ns or 0)
+        delayed_ns = min(off_ns, delay_ns)
         for step, ns in zip(busy, most):
             share = ns / (sum(most) or 1)
             step.off_ns, step.sleeps = off_ns * share, ceil(sleeps * share)
-            if delay_ns is not None:
+            if known:
                 step.delayed_ns = delayed_ns * share
                 self._delays.append((step.begin_ns, step.end_ns, step.delayed_ns / step.ns))
         self._busy += busy
-        return (delay_ns or 0) - delayed_ns
+        return delay_ns - delayed_ns
 
     def _enter_late(self, idle: list[Step], left_ns: float) -> None:
         """The thread had no core for `left_ns` when the idle steps were to end, or else when they
@@ -355,13 +348,10 @@ class Evidence:
                 self._delays.append((step.begin_ns, step.end_ns, ns / step.ns))
             left_ns -= total
 
-    def _enter(self, others_ns: int) -> None:
-        """Enter all that is known. Threads that were not read had no core for `others_ns`."""
-        shared = self.trace.shared
+    def _enter(self) -> None:
+        """Enter all that is known."""
         collections = Intervals((p.begin_ns, p.end_ns, 1.0) for p in self.cpu.pauses)
         without_core = Intervals(self._delays)
-        awaited = {step.what: self._awaited_ns(step) for step in self._busy if step.what in shared}
-        scale = min(1.0, max(0, others_ns) / (sum(awaited.values()) or 1))
         for step in self._busy:
             number, delayed_ns = step.what, step.delayed_ns or 0.0
             pushed = number in self.cpu.pushed
@@ -380,17 +370,12 @@ class Evidence:
                     self._enter_span(step.thread, now, ns, cause)
                     now += ns
                 continue
-            if number in shared:
-                step.off_ns = delayed_ns = delayed_ns + awaited[number] * scale
+            if number in self.trace.shared:  # it waited for its helpers, which computed
+                step.off_ns = delayed_ns
             known = None if step.delayed_ns is None else round(delayed_ns)
             spent_ns = round(step.ns - step.off_ns)
             self.cpu.times[number] = CpuTime(spent_ns, known, pushed, round(blocked_ns))
         self.cpu.spans.sort()
-
-    def _awaited_ns(self, step: Step) -> float:
-        """How long an operation waited for its helpers, beyond the time of a piece."""
-        split = self.trace.shared[step.what]
-        return max(0.0, step.off_ns - (step.delayed_ns or 0) - split.work_ns / split.pieces)
 
     def _enter_span(self, thread: str, begin_ns: float, ns: float, cause: str) -> None:
         if ns >= _SHORTEST_SPAN_NS:

@@ -51,7 +51,7 @@ def at(ms):
     return (1000 + ms) * MS
 
 
-def judged(threads, ran, pushed=(), others=0, shared=(), waits=()):
+def judged(threads, ran, pushed=(), shared=(), waits=()):
     """What is found of operations (number, begin, end) on the worker "w", and of threads {name:
     [(when, reading), ...]}."""
     trace = Trace()
@@ -72,9 +72,7 @@ def judged(threads, ran, pushed=(), others=0, shared=(), waits=()):
         thread.name, thread.works = name, name == "w"
         thread.readings = [(at(when), counts) for when, counts in readings]
         read.append(thread)
-        others += sum(int(counts.counts.split()[1]) / MS if counts.counts else 0
-                      for _, counts in readings[-1:])  # fmt: skip
-    Evidence(trace).judge(read, round(others * MS))
+    Evidence(trace).judge(read)
     found = {n: tuple(x / MS for x in parts) for n, parts in trace.off_cpu().items()}
     spans = [(s.thread, (s.begin_ns - at(0)) / MS, (s.end_ns - at(0)) / MS, s.cause)
              for s in trace.cpu.spans]  # fmt: skip

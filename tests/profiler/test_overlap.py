@@ -82,7 +82,7 @@ def test_the_chain_names_every_link():
     trace = trace_of(program)
     found = trace.explain(number(trace, "# first"), number(trace, "# third"))
     assert [link.split(": ")[0] for link in found.chain] == [
-        "2 exp makes a value", "3 tanh reads it", "3 tanh makes a value", "4 sqrt reads it",
+        "3 tanh reads what 2 exp makes", "4 sqrt reads what 3 tanh makes",
     ]  # fmt: skip
     assert "# second" in str(found)
 
@@ -106,4 +106,4 @@ def test_what_an_operation_issues():
         (inner,) = [each for each in trace.operations if each.name == "inner"]
         assert inner.by and trace.events.between(trace[2], inner) == why
         found = str(trace.explain(trace[2], inner))
-        assert ("comes after 2 exp, and issues" in found) == needs
+        assert ("outer issues" in found) == needs

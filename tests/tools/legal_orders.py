@@ -22,7 +22,7 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.engine.operation import Operation
 from d2lmini.engine.order import order_of
-from d2lmini.engine.schedule import Step
+from d2lmini.engine.simulation import Step
 
 Order = tuple[int, ...]
 Program = Callable[[], object]
@@ -77,7 +77,7 @@ def _run(
 
 def choose_in(order: Order, stepped: Any) -> Step | None:
     """The next step of one task at a time, in this order."""
-    able = stepped.schedule.able()
+    able = list(stepped.schedule.able())
     ends = [step for step in able if not step[1]]
     return min(ends or able, key=lambda step: order.index(step[0].number), default=None)
 
