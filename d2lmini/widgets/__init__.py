@@ -12,20 +12,12 @@ dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its eff
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from d2lmini.widgets.dial import MemoryDial, memory_dial
-    from d2lmini.widgets.stepper import Stepper
+#: Imported at first use: the name, and the module that has it.
+_LAZY = {"MemoryDial": "dial", "Stepper": "stepper", "memory_dial": "dial"}
 
 __all__ = ["MemoryDial", "Stepper", "memory_dial"]
-
-# Imported at first use: the name, and the module that has it.
-_LAZY = {
-    "MemoryDial": "dial",
-    "Stepper": "stepper",
-    "memory_dial": "dial",
-}
 
 
 def __getattr__(name: str) -> Any:
