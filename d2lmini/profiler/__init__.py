@@ -2,9 +2,9 @@
 
 records    records of a trace: operations, waits, memory; numbers and names, no arrays; and the
            listener that makes those of operations
-tracing    `profile()`: listens to the engine and keeps the records; `load` reads a trace again
+tracing    `profile()`: listens to the engine and keeps the records, with the times of operations
+           on a GPU; `load` reads a trace again
 evidence   CPU time of operations
-gpu        times of operations on a GPU
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
 summary    tables of operations; `roofline` measures the machine's peaks
 trace_file a trace as a file, for Perfetto too; `foreign` reads those of PyTorch

@@ -52,7 +52,7 @@ from d2lmini.draw.timeline import STYLES, timeline
 from d2lmini.engine.order import drop_implied, edges_of, order_of
 from d2lmini.engine.stepped_engine import SteppedOperation, Times
 from d2lmini.ops.shown import shown_name
-from d2lmini.widgets import stepper_words as words
+from d2lmini.widgets import stepper_play as words
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import code_of, record_program
