@@ -36,8 +36,7 @@ from typing import Any
 from d2lmini.draw.picture import DrawnPicture, Picture
 from d2lmini.profiler.summary import in_time
 from d2lmini.widgets.background_job import BackgroundJob
-from d2lmini.widgets.controls import MISSING, Control, control, word
-from d2lmini.widgets.panel import Panel
+from d2lmini.widgets.panel import MISSING, Control, Panel, control, word
 
 #: This many runs are drawn, the last ones.
 MOST = 12

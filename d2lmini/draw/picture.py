@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import os
+from importlib.util import find_spec
 from math import sqrt
 from typing import Any
 from xml.etree import ElementTree
 
 from d2lmini.device import files
-from d2lmini.draw import png
-from d2lmini.draw.svg import INK
+from d2lmini.draw.svg import INK, png
 
 #: A drawing larger than this (in its own pixels) gets fewer than two dots per pixel, so that the
 #: stored notebook output stays below 100 kB.
@@ -77,11 +77,11 @@ class Drawing(Picture):
             raise ImportError(f"save: a PNG needs matplotlib, which is not installed: {path}")
 
     def _repr_png_(self) -> Any:
-        if self._png is None and png.matplotlib() is not None:
+        if self._png is None and find_spec("matplotlib") is not None:
             root = ElementTree.fromstring(self.svg).attrib
             area = float(root["width"]) * float(root["height"])
             dense = min(2.0, max(1.0, 2 * sqrt(DENSE / area)))
-            data = _reduce_colours(png.png(self.svg, dense))
+            data = _reduce_colours(png(self.svg, dense))
             # A PNG begins with its size in dots.
             width, height = (int.from_bytes(data[at : at + 4], "big") / dense for at in (16, 20))
             # JupyterLab scrolls what is unconfined; else it would shrink the letters with a drawing

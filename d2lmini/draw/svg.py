@@ -7,14 +7,19 @@
 'M30 30C30 44.5 62 44.5 62 59'
 
 `layers` finds the positions. A notebook stores the picture that `draw` makes; the live views draw
-what `describe` says themselves, in the browser (`js/shared.js`).
+what `describe` says themselves, in the browser (`js/shared.js`). Pages that show no SVG, such as a
+notebook that is not trusted yet, get a `png`: the same rectangles, lines and texts, drawn by
+matplotlib.
 """
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 from d2lmini.draw.layers import Edge, place
 
@@ -27,20 +32,11 @@ BETWEEN, MARGIN, LINE = 30.0, 10.0, 13.0
 INK, FILLED, ACCENT = "#757575", "#111111", "#d9661f"
 
 
-class Look(NamedTuple):
-    """The look of one kind of box, and its text in the legend."""
-
-    means: str
-    fill: str
-    text: str = FILLED
-    dashes: str = ""
-
-
 class Box(NamedTuple):
     """A box of a diagram.
 
     lines    the text, the first line in bold
-    look     colours and frame
+    fill     its colour
     rounded  half-circle ends: a variable
     accent   a bold frame: a result
     title    the browser's tooltip
@@ -48,7 +44,7 @@ class Box(NamedTuple):
     """
 
     lines: Sequence[str]
-    look: Look
+    fill: str = ""
     rounded: bool = False
     accent: bool = False
     title: str = ""
@@ -86,17 +82,16 @@ class Scene(NamedTuple):
         ]  # fmt: skip
         return {"boxes": boxes, "edges": edges, "size": [self.width, self.height]}
 
-    def draw(self, boxes: Sequence[Box], left: float = 0, top: float = 0) -> list[str]:
-        """The SVG elements, moved to the right and down."""
+    def draw(self, boxes: Sequence[Box]) -> list[str]:
+        """The SVG elements."""
         parts = []
         for edge, points in self.points.items():
-            moved = [(x + left, y + top) for x, y in points]
             dashes = "" if self.edges[edge] else ' stroke-dasharray="4 3"'
-            parts.append(f'<path d="{smooth_path(moved)}" fill="none" stroke="{INK}"{dashes}/>')
-            parts.append(f'<path d="{_head(*moved[-1])}" fill="{INK}"/>')
-        for box, x, y, size in zip(boxes, self.x, self.y, self.sizes):
-            parts.append(draw_box(box, x + left, y + top, *size))
-        return parts
+            parts.append(f'<path d="{smooth_path(points)}" fill="none" stroke="{INK}"{dashes}/>')
+            parts.append(f'<path d="{_head(*points[-1])}" fill="{INK}"/>')
+        return parts + [
+            draw_box(box, x, y, *size) for box, x, y, size in zip(boxes, self.x, self.y, self.sizes)
+        ]
 
 
 def arrange(sizes: Sequence[tuple[float, float]], edges: Mapping[Edge, bool]) -> Scene:
@@ -156,19 +151,18 @@ def size_of(box: Box) -> tuple[float, float]:
 
 def draw_box(box: Box, x: float, y: float, width: float, height: float) -> str:
     """A box with its text, centred at `x`, below `y`."""
-    look = box.look
     corner = height / 2 if box.rounded else 4.0
     edge, wide = (ACCENT, 2.5) if box.accent else (INK, 1.0)
-    drawn = draw_frame(x, y, width, height, look.fill, edge, corner, wide, look.dashes)
+    drawn = (
+        f'<rect x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
+        f'rx="{corner:g}" fill="{box.fill}" stroke="{edge}" stroke-width="{wide:g}"/>'
+    )
     for i, line in enumerate(box.lines):
-        size = 9 if i else 11
-        drawn += draw_text(x, y + 15 + LINE * i, line, size, look.text, i == 0, middle=True)
+        how = ' text-anchor="middle"' if i else ' font-weight="bold" text-anchor="middle"'
+        drawn += draw_text(x, y + 15 + LINE * i, line, 9 if i else 11, FILLED, how)
     if box.label:
-        drawn += draw_text(x + 5, y + height + 10, box.label, 9)
+        drawn += draw_text(x + 5, y + height + 10, box.label)
     return f"<g><title>{escape(box.title)}</title>{drawn}</g>" if box.title else drawn
-
-
-# -- shapes ----------------------------------------------------------------------------------------
 
 
 def page(width: float, height: float, parts: Sequence[str]) -> str:
@@ -182,27 +176,78 @@ def page(width: float, height: float, parts: Sequence[str]) -> str:
 
 
 def draw_text(
-    x: float, y: float, text: str, size: int, color: str = INK, bold: bool = False,
-    middle: bool = False,
+    x: float, y: float, text: str, size: int = 9, color: str = INK, how: str = ""
 ) -> str:  # fmt: skip
     """A line of text."""
-    how = ' font-weight="bold"' if bold else ""
-    how += ' text-anchor="middle"' if middle else ""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{color}"{how}>{escape(text)}</text>'
-
-
-def draw_frame(
-    x: float, y: float, width: float, height: float, face: str, edge: str, corner: float = 4,
-    wide: float = 1, dashes: str = "",
-) -> str:  # fmt: skip
-    """A rectangle with round corners, centred at `x`, below `y`."""
-    how = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return (
-        f'<rect x="{x - width / 2:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
-        f'rx="{corner:g}" fill="{face}" stroke="{edge}" stroke-width="{wide:g}"{how}/>'
-    )
 
 
 def shorten(text: str, most: int = 40) -> str:
     """The text, shortened with a sign of omission if necessary."""
     return text if len(text) <= most else text[: most - 1].rstrip(", ") + "…"
+
+
+# -- PNG -------------------------------------------------------------------------------------------
+
+_SVG = "{http://www.w3.org/2000/svg}"
+_POINTS_PER_PIXEL = 72 / 96
+
+
+def png(svg: str, dots_per_pixel: float = 2.0) -> bytes:
+    """The PNG of an SVG of this module, with `dots_per_pixel` dots for each pixel of the SVG."""
+    from matplotlib.figure import Figure
+
+    root = ElementTree.fromstring(svg)
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    figure = Figure(figsize=(width / 96, height / 96))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    for order, part in enumerate(root.iter()):
+        given: dict[str, Any] = dict(part.attrib)
+        x, y = float(given.get("x", 0)), float(given.get("y", 0))
+        tag = part.tag.removeprefix(_SVG)
+        if tag == "text":
+            axes.text(
+                x, y, part.text, zorder=order, color=given["fill"], parse_math=False,
+                fontsize=float(given["font-size"]) * _POINTS_PER_PIXEL * 0.92,
+                fontweight=given.get("font-weight", "normal"), va="baseline",
+                ha="center" if "text-anchor" in given else "left",
+            )  # fmt: skip
+        elif tag in ("rect", "path"):
+            dashes = [float(n) for n in given.get("stroke-dasharray", "").split()]
+            patch = _box_of(x, y, given) if tag == "rect" else _path_of(given["d"])
+            patch.set(
+                zorder=order, facecolor=given["fill"], edgecolor=given.get("stroke", "none"),
+                linewidth=float(given.get("stroke-width", 1)) * _POINTS_PER_PIXEL,
+                linestyle=(0, dashes) if dashes else "-",
+            )  # fmt: skip
+            axes.add_patch(patch)
+    file = io.BytesIO()
+    figure.savefig(
+        file, format="png", dpi=96 * dots_per_pixel, transparent=True, metadata={"Software": None}
+    )
+    return file.getvalue()
+
+
+def _box_of(x: float, y: float, given: dict[str, Any]) -> Any:
+    from matplotlib.patches import FancyBboxPatch
+
+    width, height = float(given["width"]), float(given["height"])
+    corner = min(float(given["rx"]), height / 2)
+    return FancyBboxPatch(
+        (x, y), width, height, boxstyle=f"round,pad=0,rounding_size={corner}"
+    )  # fmt: skip
+
+
+def _path_of(text: str) -> Any:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    kinds = {"M": Path.MOVETO, "L": Path.LINETO, "C": Path.CURVE4, "z": Path.CLOSEPOLY}
+    points: list[tuple[float, float]] = []
+    codes: list[Any] = []
+    for letter, numbers in re.findall(r"([MLCz])([^MLCz]*)", text):
+        values = [float(n) for n in numbers.split()] or [0.0, 0.0]
+        points += zip(values[::2], values[1::2])
+        codes += [kinds[letter]] * (len(values) // 2)
+    return PathPatch(Path(points, codes))

@@ -1,23 +1,20 @@
 """Traces of what the engine did, and analyses of where the time went.
 
-records    records of a trace: operations, waits, memory; numbers and names, no arrays
-tracing    `profile()`: listens to the engine and keeps the records
-cpu_time   CPU time of operations
-gpu        times of operations on a GPU, and ranges for NVIDIA's tools
+records    records of a trace: operations, waits, memory; numbers and names, no arrays; and the
+           listener that makes those of operations
+tracing    `profile()`: listens to the engine and keeps the records, with the times of operations
+           on a GPU; `load` reads a trace again
+evidence   CPU time of operations
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
 summary    tables of operations; `roofline` measures the machine's peaks
-chrome     a trace as a file, for Perfetto too; `load` reads it, both by the tables of `columns`
-foreign    traces of PyTorch; `load` reads them too
-event_graph    what had to come after what, and why. Asked by `critical_path` (the longest way),
-           `obstacles` (what keeps two operations apart), `waits` (the ledger) and `replay`
-waits      the ledger of waits; `lint` finds hidden waits
+trace_file a trace as a file, for Perfetto too; `foreign` reads those of PyTorch
+event_graph    what had to come after what, and why: the critical path, what keeps two operations
+           apart, what no order of the operations beats
+waits      the ledger of waits, and the lint of hidden ones
 memory     memory in use over time, and the owners of the peak
-account    wall time by cause; from `idle_attribution`, which asks `own_time` what threads did, and
-           `evidence` of the kernel's figures
-schedule_bounds    what no order of the operations beats
+account    wall time by cause: a walk back through the event graph
 replay     what if: other workers, devices, links, waits; from the event graph and
            `engine.simulation` (the engine's rules); `contention` makes bands of predictions
-diff       differences between two runs
 
 MXNet's own profiler (set_config, set_state, dump, dumps) is in the add-on `compat`;
 `d2lmini.profiler` shows those names too.

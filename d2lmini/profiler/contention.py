@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING
 from d2lmini.device import devices
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.evidence import Intervals
-from d2lmini.profiler.replay import Conditions, Prediction, Recording
 
 if TYPE_CHECKING:
     from d2lmini.base.callsite import Site
     from d2lmini.engine.simulation import Simulation
+    from d2lmini.profiler.replay import Conditions, Recording
     from d2lmini.profiler.tracing import Trace
 
 #: With several workers each operation takes so much longer, and so much more next to another.
@@ -84,8 +84,8 @@ class Bands:
         again = recording.simulate(recording.recorded).ended
         self._error = max(_ERROR, abs(again / self._length - 1))
 
-    def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
-        """The predicted run, and the band within which it lies."""
+    def foresee(self, conditions: Conditions) -> tuple[Simulation, float, float]:
+        """The predicted run, and the band within which it lies: its low and its high end."""
         simulate, before = self.recording.simulate, self.recording.recorded
         run = simulate(self._meet(conditions))
         lanes = before.workers, before.places
@@ -98,7 +98,7 @@ class Bands:
         if conditions.run_ns != before.run_ns:
             ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
         low_ns, high_ns = min(ends) * (1 - self._error), max(ends) * (1 + self._error)
-        return run, Prediction(min(low_ns, run.ended), max(high_ns, run.ended))
+        return run, min(low_ns, run.ended), max(high_ns, run.ended)
 
     def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
         """The conditions with the durations of operations that meet others than they met; of a

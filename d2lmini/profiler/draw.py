@@ -35,7 +35,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.draw.picture import Drawing, Picture
-from d2lmini.draw.svg import FILLED, Box, Look, diagram, page, shorten
+from d2lmini.draw.svg import FILLED, Box, diagram, page, shorten
 from d2lmini.draw.timeline import STYLES, Span, timeline
 from d2lmini.engine.order import drop_implied, edges_of
 from d2lmini.ops.fluent import shown_name
@@ -171,7 +171,7 @@ def graph_of(trace: Trace, lines: bool = True) -> Graph:
         if lines and operation.line:
             words.append(shorten(operation.line, 44))
         face, _, _ = STYLES[span_of(operation)[0]]
-        boxes.append(Box(words, Look("", face)))
+        boxes.append(Box(words, face))
     edges = edges_of(drop_implied(trace.order))
     dashed = {edge for edge, value in edges.items() if not value}
     parts, width, height = diagram(boxes, list(edges), dashed)

@@ -375,8 +375,6 @@ class EventGraph:
         x, y = self.trace[a], self.trace[b]
         if a == b:
             raise ValueError(f"explain: operation {a} and itself; name two operations")
-        if not self.path(a, b) and self.path(b, a):
-            x, y = y, x
         why = self.between(x, y)
         return Explanation(x, y, why, list(self._sentences(why, x, y)))
 
@@ -576,7 +574,6 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
             whole += split.work_ns - split.ns
             least += split.work_ns / workers[place] - split.ns
         work[place] += whole / workers[place]
-        # A rendezvous needs later operations, too; of these the chain is not known yet: 0.
         chain[operation.number] = least + max((chain[k] for k in needs + room), default=0.0)
     greedy = None
     if len(work) == 1 and not trace.lacks:

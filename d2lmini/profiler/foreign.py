@@ -12,14 +12,13 @@ threads, one within another.
     cuda_runtime      a call of the CUDA runtime: a launch, whose "correlation" the kernel or copy
                       has too, or a synchronizing call, which is a wait
     kernel, gpu_memcpy, gpu_memset    operations of a GPU; "device" and "stream" say where
-    cuda_sync         what a stream waited for, where the file has it
     python_function   functions of Python (with_stack=True)
 
 Operations of a stream run in the order of their launches. With a GPU, what PyTorch does on the CPU
 between two launches is the program's own time: "issuing".
 
 Such a trace shows less than our own: not what an operation reads and writes, so its dependencies
-are the order in its stream, and what the file says of events. `trace.lacks` names what cannot be
+are the order in its stream. `trace.lacks` names what cannot be
 asked of it, each with the reason, and the question raises MXNetError with that reason.
 
 The profiler records the *function* in which an operation was issued, by its file and first line,
@@ -28,8 +27,7 @@ in the working folder and is the one that ran: the function must begin at the re
 it looks for the calls of what was called. If one line calls it, that is the line; else the function
 is all that is known.
 
-The format: Kineto's output_json.cpp and PyTorch's own traces; synchronization events: Kineto's
-documentation of CUDA event synchronization.
+The format: Kineto's output_json.cpp and PyTorch's own traces.
 """
 
 from __future__ import annotations
@@ -334,33 +332,16 @@ class _Reader:
     def add_work_of_gpus(self) -> None:
         """Operations of a stream change one Var."""
         serials: dict[Any, int] = defaultdict(lambda: next(self.serials))
-        streams: dict[Any, list[Operation]] = defaultdict(list)
-        nothing = None, None
         for slice in self.on_gpu:
-            launch, call = self.launches.get(slice.args.get("correlation"), nothing)
+            launch, call = self.launches.get(slice.args.get("correlation"), (None, None))
             device, stream = _device(slice), slice.args.get("stream", slice.thread[1])
             copied, nbytes = slice.kind == "gpu_memcpy", slice.args.get("bytes", 0)
             lanes = (lane for word, lane in _COPY.items() if copied and word in slice.name)
-            operation = self.add(
+            self.add(
                 slice, launch, call, worker=f"gpu({device}) stream {stream}", ctx=gpu(device),
                 lane=next(lanes, "compute"), footprint=RecordedCost(0.0, float(nbytes)),
                 writes=(serials[device, stream],),
             )  # fmt: skip
-            streams[device, stream].append(operation)
-        # A stream waits for an event: what it is given next needs what the other had before.
-        for slice in self.slices:
-            if slice.kind == "cuda_sync" and "wait_on_stream" in slice.args:
-                device, args = _device(slice), slice.args
-                call = self.launches.get(args.get("correlation"), nothing)
-                event = args.get("wait_on_cuda_event_record_corr_id")
-                (waits, _), (records, _) = call, self.launches.get(event, call)
-                theirs, own = streams[device, args["wait_on_stream"]], args.get("stream")
-                before = [x for x in theirs if records and x.pushed_ns <= records.begin_ns]
-                later = [x for x in streams[device, own] if waits and x.pushed_ns > waits.begin_ns]
-                if before and later:
-                    serial = next(self.serials)
-                    max(before, key=PUSHED).writes += (serial,)
-                    min(later, key=PUSHED).reads += (serial,)
 
     def finish(self, trace: Trace) -> Trace:
         """Number the operations in the order of their pushes; find what waits waited for."""

@@ -143,7 +143,8 @@ class Recording:
         if conditions == self.recorded or self.trace.engine_kind != "threaded":
             run = self.simulate(conditions)
             return run, Prediction(run.ended, run.ended)
-        return self._bands.foresee(conditions)
+        run, low_ns, high_ns = self._bands.foresee(conditions)
+        return run, Prediction(low_ns, high_ns)
 
     def simulate(self, conditions: Conditions) -> Simulation:
         """The run under these conditions."""

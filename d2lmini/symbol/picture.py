@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.draw.picture import Drawing
-from d2lmini.draw.svg import Box, Look, diagram, page, shorten
+from d2lmini.draw.svg import Box, diagram, page, shorten
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ops.fluent import shown_name, shown_with_number
 from d2lmini.symbol import naming
@@ -27,7 +27,7 @@ from d2lmini.symbol.symbol import Symbol
 #: Pictures with more boxes are refused: they would be unreadable.
 MOST = 300
 
-VARIABLE, OPERATION = Look("variable", "#ffffff", "#222222"), Look("op", "#d3e6f5", "#111111")
+VARIABLE, OPERATION = "#ffffff", "#d3e6f5"
 
 
 class Picture(Drawing):

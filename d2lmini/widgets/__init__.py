@@ -4,28 +4,20 @@ base       what all widgets share: show, update, receive messages, close; a pict
 refresher  the thread that updates live widgets, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
-panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel); made of `controls`,
-           `background_job` (a run that can be cancelled)
+panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel), and its
+           `background_job`, a run that can be cancelled
 dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from d2lmini.widgets.dial import MemoryDial, memory_dial
-    from d2lmini.widgets.stepper import Stepper
+#: Imported at first use: the name, and the module that has it.
+_LAZY = {"MemoryDial": "dial", "Stepper": "stepper", "memory_dial": "dial"}
 
 __all__ = ["MemoryDial", "Stepper", "memory_dial"]
-
-# Imported at first use: the name, and the module that has it.
-_LAZY = {
-    "MemoryDial": "dial",
-    "Stepper": "stepper",
-    "memory_dial": "dial",
-}
 
 
 def __getattr__(name: str) -> Any:

@@ -37,8 +37,7 @@ from d2lmini.engine.budget import default_limit
 from d2lmini.profiler.summary import in_time
 from d2lmini.widgets.background_job import BackgroundJob
 from d2lmini.widgets.base import Message
-from d2lmini.widgets.controls import Control
-from d2lmini.widgets.panel import Panel
+from d2lmini.widgets.panel import Control, Panel
 
 #: The slider's positions between two powers of ten.
 LADDER = (1, 1.5, 2, 3, 5, 7)

@@ -3,8 +3,8 @@
 A traceback shows the lines of the program and hides those of this library (`%xmode --show` shows
 them, `%xmode --hide` hides them again; `%debug` always sees them). Python outside IPython prints
 all lines. After KeyboardInterrupt one line says what is still queued. A missing name is compared
-with the names that exist. `nd.dot?` shows the docstring and `nd.dot??` the source of the operator
-and of its gradient, instead of the class of operators.
+with the names that exist. `nd.dot?` shows the docstring and `nd.dot??` the source of the
+operator's computation or formula, instead of the class of operators.
 
 `d2lmini/__init__.py` imports this module only if IPython runs. The module replaces two methods of
 the running shell: `InteractiveTB.structured_traceback` and `inspector.info`.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import textwrap
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
@@ -23,7 +22,6 @@ from d2lmini import engine
 from d2lmini.base import callsite, suggest
 from d2lmini.base.scopes import contextmanager
 from d2lmini.engine import pending
-from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op
 
 #: Lines of code that a traceback shows for each frame of the program: the line before, and the line
@@ -144,48 +142,14 @@ def _replace_info(inspector: Any) -> None:
     def info(value: Any, *args: Any, **options: Any) -> Any:
         found = find_info(value, *args, **options)
         op = value if isinstance(value, Op) else getattr(value, "__wrapped__", None)
-        if isinstance(op, Op):
-            with_source = bool(args[2] if len(args) > 2 else options.get("detail_level", 0))
-            found.update(_describe_op(op, with_source))
+        if isinstance(op, Op):  # describe the operator instead of its class
+            computation = op.formula or op.compute
+            found.update(
+                type_name="operator", string_form=None, call_def=None, class_docstring=None,
+                file=inspect.getsourcefile(computation), docstring=inspect.getdoc(op), source=None,
+            )  # fmt: skip
+            if args[2] if len(args) > 2 else options.get("detail_level", 0):
+                found["source"] = inspect.getsource(computation)
         return found
 
     inspector.info = info
-
-
-def _describe_op(op: Op, with_source: bool) -> dict[str, str | None]:
-    """The fields of IPython's help that describe the operator instead of its class."""
-    return {
-        "type_name": "operator",
-        "string_form": None,
-        "call_def": None,
-        "class_docstring": None,
-        "file": inspect.getsourcefile(op.formula or op.compute),
-        "docstring": inspect.getdoc(op),
-        "source": source_of(op) if with_source else None,
-    }
-
-
-def source_of(op: Op) -> str:
-    """The source of the operator's computation, or of its formula, and of its gradient."""
-    what, computation, rule = "# the computation", op.compute, op.rule
-    if isinstance(op, Composed):
-        what, computation, rule = "# the formula", op.formula, op.rule_of_its_own
-    computed = _sources(computation)
-    gradient = _sources(rule) if callable(rule) else []
-    gradient = [text for text in gradient if text not in computed]  # a row may state both
-    title = what if gradient or not op.rule else f"{what} and the gradient"
-    return "\n".join([title, *computed, *(["# the gradient", *gradient] if gradient else [])])
-
-
-def _sources(function: Any) -> list[str]:
-    """The source of `function`, and of the functions given to it by a row of a table of ops."""
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    functions = [function, *(value for value in cells if inspect.isfunction(value))]
-    return list(dict.fromkeys(map(_source, functions)))
-
-
-def _source(function: Any) -> str:
-    try:
-        return textwrap.dedent(inspect.getsource(function))
-    except OSError:
-        return f"({function.__qualname__} has no source)\n"

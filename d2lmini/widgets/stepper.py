@@ -52,7 +52,7 @@ from d2lmini.draw.timeline import STYLES, timeline
 from d2lmini.engine.order import drop_implied, edges_of, order_of
 from d2lmini.engine.stepped_engine import SteppedOperation, Times
 from d2lmini.ops.fluent import shown_name
-from d2lmini.widgets import stepper_words as words
+from d2lmini.widgets import stepper_play as words
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.stepper_play import Playback
 from d2lmini.widgets.stepper_program import code_of, record_program
@@ -258,7 +258,7 @@ class Stepper(Widget):
     @cached_property
     def _scene(self) -> svg.Scene:
         note = " " * 26  # room for the state of an operation
-        sizes = [svg.size_of(svg.Box([*lines, note], svg.Look("", ""))) for lines in self._lines]
+        sizes = [svg.size_of(svg.Box([*lines, note])) for lines in self._lines]
         return svg.arrange(sizes, edges_of(self.after))
 
     def _when(self, number: int) -> str:
@@ -283,13 +283,12 @@ class Stepper(Widget):
         if len(operations) > MOST_DRAWN:
             return DrawnPicture(lanes)
         boxes = [
-            svg.Box([*lines, f"{x.worker}, {self._when(x.number)}"],
-                svg.Look("", STYLES[_style(x)][0]))
+            svg.Box([*lines, f"{x.worker}, {self._when(x.number)}"], STYLES[_style(x)][0])
             for x, lines in zip(operations, self._lines)
         ]  # fmt: skip
         width, height = max(self._scene.width, 460.0), self._scene.height
         hint = "an arrow: it needs the value; dashed: it overwrites what was read or written"
-        parts = [*self._scene.draw(boxes), svg.draw_text(svg.MARGIN, height + 10, hint, 9)]
+        parts = [*self._scene.draw(boxes), svg.draw_text(svg.MARGIN, height + 10, hint)]
         words = f"steps of {len(operations)} operations"
         return DrawnPicture(Drawing(svg.page(width, height + 20, parts), words), lanes)
 

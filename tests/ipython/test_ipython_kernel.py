@@ -183,21 +183,11 @@ def test_help_on_an_operator(kernel: Kernel):
     assert "Class docstring" not in shown and "Call signature" not in shown
 
 
-def test_help_shows_the_source_of_the_operator_and_of_its_gradient(kernel: Kernel):
+def test_help_shows_the_source_of_the_operator(kernel: Kernel):
     shown = kernel.help("nd.dot", detail=1)
-    assert (
-        "# the computation\n@op(infer=_infer_dot, flops=partial(_flops_product, axis=0))\ndef dot("
-        in shown
-    )
-    assert "# the gradient\n@dot.gradient(" in shown and "_gradients_of_product" in shown
-    exp, relu = kernel.help("nd.exp", detail=1), kernel.help("nd.relu", detail=1)
-    assert 'unary("exp", "e to the power of data.", lambda g, y: g * y' in exp
-    assert '# the computation and the gradient\n@pointwise("relu", lambda g, y:' in relu
-    softmax, sum_ = kernel.help("nd.softmax", detail=1), kernel.help("nd.nansum", detail=1)
-    assert "# the formula" in softmax and "# the gradient\n@softmax.gradient" in softmax
-    assert "# the formula and the gradient\n@composed" in sum_
+    assert "@op(infer=_infer_dot, flops=partial(_flops_product, axis=0))\ndef dot(" in shown
+    assert "@composed" in kernel.help("nd.nansum", detail=1)
     assert "Class docstring" not in kernel.help("nd.ones_like")
-    assert "# the computation" not in kernel.help("nn.Dense", detail=1)
 
 
 @pytest.mark.parametrize(

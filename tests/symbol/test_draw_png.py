@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from d2lmini import sym
-from d2lmini.draw import png as raster
+from d2lmini.draw import picture as pictures
 
 
 def net():
@@ -44,6 +44,6 @@ def test_every_box_has_its_colour_at_its_place():
 
 
 def test_without_matplotlib_there_is_the_svg(monkeypatch):
-    monkeypatch.setattr(raster, "matplotlib", lambda: None)
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
     assert net().picture()._repr_png_() is None
     assert repr(net().picture()) == "<picture of act>"

@@ -12,8 +12,7 @@ from d2lmini.draw.timeline import timeline
 from d2lmini.engine.scheduler import interrupts
 from d2lmini.widgets import refresher
 from d2lmini.widgets.background_job import NAME, BackgroundJob
-from d2lmini.widgets.controls import control
-from d2lmini.widgets.panel import Panel
+from d2lmini.widgets.panel import Panel, control
 
 SOON_S = 20
 

@@ -15,7 +15,7 @@ import d2lmini
 from d2lmini import engine, nd
 from d2lmini.base import instrument
 from d2lmini.widgets import refresher
-from d2lmini.widgets.watch_records import RecentRecords, waiting_now
+from d2lmini.widgets.watch import RecentRecords, waiting_now
 
 SIZE = 300  # of arrays that are too large to be computed where they are called
 
