@@ -314,8 +314,8 @@ def _copies(data: Any, kept: Shape, pairs: Shape) -> Any:
 def tile(data, *, reps: Shape):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 
-    (2, 3) with reps (2, 2) -> (4, 6), with reps 2 -> (2, 6), with (2, 1, 1) -> (2, 2, 3). MXNetError
-    for negative reps.
+    (2, 3) with reps (2, 2) -> (4, 6), with reps 2 -> (2, 6), with (2, 1, 1) -> (2, 2, 3).
+    MXNetError for negative reps.
 
     >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
     [1.0, 2.0, 1.0, 2.0]
