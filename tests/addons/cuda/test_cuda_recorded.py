@@ -55,7 +55,7 @@ NOT_RECORDED = {
     "matmul": "batch_dot dot",
     "maximum.reduce": "max_axis",
     "minimum.reduce": "min_axis",
-    "moveaxis": "Pad _undiag _unpad",
+    "moveaxis": "_undiag",
     "multiply.reduce": "prod",
     "put_along_axis": "_put_along",
     "stack": "multi_sum_sq",
