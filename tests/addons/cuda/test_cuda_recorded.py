@@ -32,7 +32,8 @@ NOT_RECORDED = {
     "allclose": "_contrib_allclose",
     "an array that runs backwards": "SequenceReverse _getitem _unslice crop",
     "an array without elements": (
-        "RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array slice_axis tile"
+        "Pad RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array "
+        "slice_axis tile"
     ),
     "arange": (
         "SequenceLast SequenceMask SequenceReverse _pick_grad _quantize_2bit "
@@ -46,7 +47,7 @@ NOT_RECORDED = {
     "diagonal": "diag",
     "dtype": "_contrib_arange_like",
     "elements by index": "_getitem",
-    "flip": "flip",
+    "flip": "Pad flip",
     "full": "SequenceLast",
     "it waits for the GPU": (
         "_contrib_ctc_loss _first _getitem_grad _take_grad argsort sort take topk"
@@ -61,7 +62,7 @@ NOT_RECORDED = {
     "stack": "multi_sum_sq",
     "take": "Embedding",
     "take_along_axis": "_take_along",
-    "where": "broadcast_mod one_hot",
+    "where": "broadcast_mod nansum one_hot",
 }
 
 #: Rows without empty arrays, which need no launch.
