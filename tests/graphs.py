@@ -279,7 +279,9 @@ class _Maker:
     def several(self) -> None:
         x = self.floating(lambda x: x.ndim > 1)
         if self.draw(st.booleans()):
-            self.add(*registry["moments"](x, axes=(0,)))
+            mean = registry["mean"](x, axis=(0,), keepdims=True)
+            apart = registry["square"](registry["broadcast_sub"](x, mean))
+            self.add(mean, registry["mean"](apart, axis=(0,)))
         else:
             C = x.shape[-1]
             gamma, beta = self.variable((C,), name="gamma"), self.variable((C,), name="beta")

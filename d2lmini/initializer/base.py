@@ -39,7 +39,6 @@ from __future__ import annotations
 
 import json
 import logging
-import warnings
 from collections.abc import Callable
 from math import prod, sqrt
 from typing import Any
@@ -117,14 +116,7 @@ class Initializer:
         if not isinstance(arr, NDArray):
             raise TypeError(f"an initializer fills an NDArray, got {type(arr).__name__} for {desc}")
         if not isinstance(desc, InitDesc):
-            warnings.warn(
-                "calling an initializer with a plain string is deprecated; "
-                f"use init.InitDesc({str(desc)!r})",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            self._fill_by_name(desc, arr)
-            return
+            desc = InitDesc(desc)
         if desc.global_init is None:
             desc.global_init = self
         own = desc.attrs.get("__init__")

@@ -1,9 +1,8 @@
 """Metrics: the quality of predictions, accumulated over batches.
 
-base      `EvalMetric`: sum and count; `register`, `create`
-measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexity; F1, MCC;
-          MAE, MSE, RMSE, Loss; CompositeEvalMetric: several metrics; CustomMetric, `np`:
-          user-defined functions
+metrics   `EvalMetric`: sum and count; `register`, `create`; Accuracy, TopKAccuracy, CrossEntropy,
+          NegativeLogLikelihood, Perplexity; F1, MCC; MAE, MSE, RMSE, Loss; CompositeEvalMetric:
+          several metrics; CustomMetric, `np`: user-defined functions
 
 >>> from d2lmini import metric, nd
 >>> accuracy = metric.create("acc")
@@ -17,10 +16,10 @@ measures  Accuracy, TopKAccuracy, CrossEntropy, NegativeLogLikelihood, Perplexit
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.metric.base import EvalMetric, alias, check_label_shapes, create, register
-from d2lmini.metric.measures import (
-    F1, MAE, MCC, MSE, RMSE, Accuracy, CompositeEvalMetric, CrossEntropy, CustomMetric, Loss,
-    NegativeLogLikelihood, Perplexity, TopKAccuracy, np,
+from d2lmini.metric.metrics import (
+    F1, MAE, MCC, MSE, RMSE, Accuracy, CompositeEvalMetric, CrossEntropy, CustomMetric, EvalMetric,
+    Loss, NegativeLogLikelihood, Perplexity, TopKAccuracy, alias, check_label_shapes, create, np,
+    register,
 )  # fmt: skip
 
 __all__ = [

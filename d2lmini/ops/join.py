@@ -25,15 +25,19 @@ Joining and splitting are each other's gradients. All ops keep the dtype.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shape
+from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, with_axis
+from d2lmini.ops.identity import where
+from d2lmini.ops.shape import repeat
 from d2lmini.ops.signature import converter_of
-from d2lmini.ops.subscript import slice_
+from d2lmini.ops.subscript import reverse, slice_axis, unslice
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -79,14 +83,11 @@ def _(g, shapes, *, dim):
 
 
 def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
-    if not data:
-        raise MXNetError("needs one array or more")
-    check_one_dtype(*data)
-    shape = data[0].shape
-    for i, spec in enumerate(data):
-        check_shape(f"input {i}", spec, shape, why="the shape of input 0")
-    at = normalize_axis(axis, len(shape) + 1)
-    return Spec((*shape[:at], len(data), *shape[at:]), data[0].dtype)
+    at = normalize_axis(axis, len(data[0].shape) + 1) if data else 0
+    lines = [Spec((*x.shape[:at], 1, *x.shape[at:]), x.dtype) for x in data]
+    for i, spec in enumerate(lines):
+        check_shape(f"input {i}", spec, lines[0].shape, why="the shape of input 0")
+    return _infer_concat(*lines, dim=at)
 
 
 @op(infer=_infer_stack, flops=0, counted=True)
@@ -136,11 +137,11 @@ def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) ->
         data[chunking.along(axis, begin if squeeze else slice(begin, end), ...)]
         for begin, end in bounds
     )
-    if out is not None:
-        for part, place in zip(parts, out if len(parts) > 1 else (out,)):
-            chunking.copy(xp, part, place)
-        return out
-    return parts if len(parts) > 1 else parts[0]
+    if out is None:
+        return parts if len(parts) > 1 else parts[0]
+    for part, place in zip(parts, out if len(parts) > 1 else (out,)):
+        chunking.copy(xp, part, place)
+    return out
 
 
 @op_of_view(
@@ -232,20 +233,15 @@ def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float
                 f"mode {mode!r} needs a longer axis: axis {axis} of {data.shape} is "
                 f"{n} long, its padding {longest}"
             )
-    return Spec(_infer_pad_shape(data.shape, pad_width), data.dtype)
+    return Spec(_padded_shape(data.shape, pad_width), data.dtype)
 
 
-def _infer_pad_shape(shape: Shape, pad_width: Shape) -> Shape:
+def _padded_shape(shape: Shape, pad_width: Shape) -> Shape:
     return tuple(n + before + after for n, (before, after) in zip(shape, _pairs(pad_width)))
 
 
-def _inside(shape: Shape, pad_width: Shape) -> tuple[slice, ...]:
-    """The index of an array of `shape` in its padded form."""
-    return tuple(slice(b, b + n) for n, (b, _) in zip(shape, _pairs(pad_width)))
-
-
-@op(mxnet_name="Pad", infer=_infer_pad, flops=0)
-def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, out=None):
+@composed(mxnet_name="Pad", infer=_infer_pad, flops=0)
+def pad(data, *, mode: str, pad_width: Shape, constant_value: float = 0.0):
     """Extend every axis: pad_width is (before, after) for axis 0, then for axis 1, ...
 
     mode 'constant' fills with `constant_value`, 'edge' repeats the outermost element, 'reflect'
@@ -253,50 +249,25 @@ def pad(xp, data, *, mode: str, pad_width: Shape, constant_value: float = 0.0, o
     or five axes, and the first two are not padded; MXNetError at the call if not, and for a wrong
     width.
     """
-    if out is None:
-        out = xp.empty(_infer_pad_shape(data.shape, pad_width), data.dtype)
     if mode == "constant":
-        out.fill(data.dtype.type(constant_value))
-    chunking.copy(xp, data, out[_inside(data.shape, pad_width)])
-    if mode == "constant":
-        return out
-    # Axis by axis over all of `out`: corners filled from unfinished elements are filled again when
-    # the next axis is processed.
+        begin = pad_width[::2]
+        among_zeros = partial(
+            unslice, shape=_padded_shape(data.shape, pad_width), begin=begin,
+            end=tuple(b + n for b, n in zip(begin, data.shape)),
+        )  # fmt: skip
+        if not constant_value:
+            return among_zeros(data)
+        inside, y = among_zeros(data.ones_like()), among_zeros(data)
+        return where(inside, y, y.zeros_like() + constant_value)
     for axis, (before, after) in enumerate(_pairs(pad_width)):
-        lines = xp.moveaxis(out, axis, 0)
-        first, last = before, before + data.shape[axis] - 1
+        if not (before or after):
+            continue
+        n, part = data.shape[axis], partial(slice_axis, data, axis=axis)
         if mode == "edge":
-            lines[:first] = lines[first : first + 1]
-            lines[last + 1 :] = lines[last : last + 1]
+            left = repeat(part(begin=0, end=1), repeats=before, axis=axis)
+            right = repeat(part(begin=n - 1, end=n), repeats=after, axis=axis)
         else:
-            lines[:first] = lines[first + 1 : first + before + 1][::-1]
-            lines[last + 1 :] = lines[last - after : last][::-1]
-    return out
-
-
-@pad.gradient(saves="data.shape")
-def _(g, shape, *, mode, pad_width):
-    if mode == "constant":
-        inside = _inside(shape, pad_width)
-        return slice_(g, begin=tuple(i.start for i in inside), end=tuple(i.stop for i in inside))
-    return unpad(g, shape=shape, mode=mode, pad_width=pad_width)
-
-
-@op("_unpad", infer=lambda data, *, shape, **_: Spec(shape, data.dtype))
-def unpad(xp, data, *, shape: Shape, mode: str, pad_width: Shape):
-    """Add the borders that `pad` made to the elements they were copied from: its gradient."""
-    for axis, (n, (before, after)) in enumerate(zip(shape, _pairs(pad_width))):
-        lines = xp.moveaxis(data, axis, 0)
-        inner = lines[before : before + n].copy()
-        left, right = lines[:before], lines[before + n :]
-        if mode == "edge" and n:
-            inner[:1] += left.sum(axis=0, dtype=data.dtype)
-            inner[-1:] += right.sum(axis=0, dtype=data.dtype)
-        elif mode == "reflect":
-            inner[1 : before + 1] += left[::-1]
-            inner[n - 1 - after : n - 1] += right[::-1]
-        data = xp.moveaxis(inner, 0, axis)
+            left = reverse(part(begin=1, end=before + 1), axis=(axis,))
+            right = reverse(part(begin=n - 1 - after, end=n - 1), axis=(axis,))
+        data = concat(left, data, right, dim=axis)
     return data
-
-
-unpad.gradient()(lambda g, *, mode, pad_width: pad(g, mode=mode, pad_width=pad_width))

@@ -71,16 +71,10 @@ def _one_per_sequence(given: Inputs, out: Partial, attrs: dict[str, Any]) -> dic
     return {"sequence_length": (batch,)}
 
 
-def _steps(xp: Any, data_shape: Shape, axis: int) -> Any:
-    """The step of each element, in a shape that broadcasts with (T, N) or (N, T)."""
-    steps = xp.arange(data_shape[axis])
-    return steps[:, None] if axis == 0 else steps[None, :]
-
-
-def _per_sequence(xp: Any, lengths: Any, axis: int) -> Any:
-    """Lengths in a shape that broadcasts with (T, N) or (N, T)."""
-    lengths = integers(xp, lengths)
-    return lengths[None, :] if axis == 0 else lengths[:, None]
+def _grid(xp: Any, data: Any, lengths: Any, axis: int) -> tuple[Any, Any]:
+    """The steps and the lengths, in shapes that broadcast to (T, N) or (N, T)."""
+    steps, lengths = xp.arange(data.shape[axis]), integers(xp, lengths)
+    return (steps[:, None], lengths) if axis == 0 else (steps, lengths[:, None])
 
 
 # -- mask ------------------------------------------------------------------------------------------
@@ -110,18 +104,16 @@ def SequenceMask(
     """
     if sequence_length is None:
         return data.copy()
-    past = _steps(xp, data.shape, axis) >= _per_sequence(xp, sequence_length, axis)
+    steps, lengths = _grid(xp, data, sequence_length, axis)
+    past = steps >= lengths
     past = past.reshape(past.shape + (1,) * (data.ndim - 2))  # (T, N) to (T, N, 1, ...)
     return xp.where(past, np.array(value).astype(data.dtype)[()], data)
 
 
 @SequenceMask.gradient(saves="sequence_length")
 def _(g, sequence_length, *, use_sequence_length, axis):
-    if sequence_length is None:
-        return g, None
-    return SequenceMask(
-        g, sequence_length, use_sequence_length=use_sequence_length, value=0.0, axis=axis
-    ), None
+    how = {"use_sequence_length": use_sequence_length, "axis": axis}
+    return SequenceMask(g, sequence_length, **how) if use_sequence_length else g, None
 
 
 # -- last ------------------------------------------------------------------------------------------
@@ -177,8 +169,8 @@ def SequenceReverse(
     if sequence_length is None:
         return data[::-1].copy()
     T, N = data.shape[:2]
-    steps = _steps(xp, data.shape, 0)
-    lengths = xp.minimum(_per_sequence(xp, sequence_length, 0), T)
+    steps, lengths = _grid(xp, data, sequence_length, 0)
+    lengths = xp.minimum(lengths, T)
     source = xp.where(steps < lengths, lengths - 1 - steps, steps)
     return data[source, xp.arange(N)]
 
@@ -201,12 +193,10 @@ def _infer(
     T, N, C = data.shape
     why = f"data is (T, N, C) = {data.shape}"
     check_shape("label", label, (N, label.shape[1]), why=why)
-    if T < 1 or C < 1:
-        raise MXNetError(f"data needs a step and a class at least, got (T, N, C) = {data.shape}")
-    if label.shape[1] > T:
+    if C < 1 or not label.shape[1] <= T > 0:
         raise MXNetError(
-            f"label (N, L) = {label.shape} has room for more letters than data (T, N, C) = "
-            f"{data.shape} has steps; need L <= T"
+            f"data (T, N, C) = {data.shape} needs a step and a class at least, and as many steps "
+            f"as label (N, L) = {label.shape} has room for letters"
         )
     used = use_data_lengths, use_label_lengths
     lengths = _sort_out(data_lengths, label_lengths, *used)

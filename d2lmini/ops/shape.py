@@ -278,7 +278,8 @@ def broadcast_axis(data, *, axis: Axes = (), size: Axes = ()):
 
     MXNetError at the call for an axis of another size.
     """
-    axes, sizes = ((x,) if isinstance(x, int) else x for x in (axis, size))
+    axes: Any = (axis,) if isinstance(axis, int) else axis
+    sizes: Any = (size,) if isinstance(size, int) else size
     if len(axes) != len(sizes):
         raise MXNetError(f"axis={axis} and size={size} must have the same length")
     target = list(data)
@@ -315,6 +316,7 @@ def tile(data, *, reps: Shape):
     """The whole array reps[i] times along axis i; the shorter of shape and reps gets 1 in front.
 
     (2, 3) with reps (2, 2) -> (4, 6), with reps 2 -> (2, 6), with (2, 1, 1) -> (2, 2, 3).
+    MXNetError for negative reps.
 
     >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
     [1.0, 2.0, 1.0, 2.0]
@@ -322,22 +324,23 @@ def tile(data, *, reps: Shape):
     if any(r < 0 for r in reps):
         raise MXNetError(f"reps={reps}, need numbers >= 0")
     ndim = max(data.ndim, len(reps))
-    shape, reps = ((1,) * (ndim - len(sizes)) + sizes for sizes in (data.shape, reps))
+    shape, reps = ((1,) * (ndim - len(s)) + s for s in (data.shape, reps))
     kept = tuple(s for n in shape for s in (1, n))
     return _copies(data, kept, tuple(s for pair in zip(reps, shape) for s in pair))
 
 
 @composed(flops=0)
 def repeat(data, *, repeats: int, axis: int | None = None):
-    """Each element `repeats` times in a row along `axis`, or of the flattened array.
+    """Each element `repeats` times in a row along `axis`, or of the flattened array. MXNetError for
+    a negative number.
 
     >>> nd.repeat(nd.array([1, 2]), repeats=2).asnumpy().tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
     if repeats < 0:
         raise MXNetError(f"repeats={repeats}, need a number >= 0")
-    shape, axis = ((prod(data.shape),), 0) if axis is None else (data.shape, axis)
-    axis = normalize_axis(axis, len(shape))
+    shape: Shape = (prod(data.shape),) if axis is None else data.shape
+    axis = normalize_axis(axis or 0, len(shape))
     kept = tuple(s for n in shape for s in (n, 1))
     return _copies(data, kept, with_axis(kept, 2 * axis + 1, repeats))
 

@@ -102,7 +102,7 @@ def _update_op(
             step(*arrays, out)
         return out
 
-    compute.prepare = prepare
+    compute.prepare = prepare  # type: ignore[attr-defined]
     rule = Op(compute, name, elementwise=True, grad=None, **facts)
     return rule
 

@@ -17,7 +17,8 @@ from math import cos, pi
 
 
 class LRScheduler:
-    """Base class: the rate `base_lr` and the warm-up. Subclasses define `__call__`.
+    """Base class: the rate `base_lr` and the warm-up. Subclasses define `__call__`, or `rate` for
+    the updates after the warm-up.
 
     warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at warmup_begin_lr. ValueError for a
     warmup_begin_lr above base_lr, negative steps, or another mode."""
@@ -49,7 +50,19 @@ class LRScheduler:
 
     def __call__(self, num_update: int) -> float:
         """The rate of update number `num_update`, counted from 1."""
+        warms_up = num_update < self.warmup_steps
+        return self.get_warmup_lr(num_update) if warms_up else self.rate(num_update)
+
+    def rate(self, num_update: int) -> float:
+        """The rate of an update after the warm-up."""
         raise NotImplementedError(f"{type(self).__name__} has no __call__(num_update)")
+
+
+def _check_steps(steps: Sequence[int], factor: float) -> None:
+    if min(steps) < 1:
+        raise ValueError("Schedule step must be greater or equal than 1 round")
+    if factor > 1.0:
+        raise ValueError("Factor must be no more than 1 to make lr reduce")
 
 
 class FactorScheduler(LRScheduler):
@@ -63,18 +76,13 @@ class FactorScheduler(LRScheduler):
         warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
     ):  # fmt: skip
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        if step < 1:
-            raise ValueError("Schedule step must be greater or equal than 1 round")
-        if factor > 1.0:
-            raise ValueError("Factor must be no more than 1 to make lr reduce")
+        _check_steps([step], factor)
         self.step = step
         self.factor = factor
         self.stop_factor_lr = stop_factor_lr
         self.count = 0
 
-    def __call__(self, num_update: int) -> float:
-        if num_update < self.warmup_steps:
-            return self.get_warmup_lr(num_update)
+    def rate(self, num_update: int) -> float:
         while num_update > self.count + self.step:
             self.count += self.step
             self.base_lr = max(self.base_lr * self.factor, self.stop_factor_lr)
@@ -93,21 +101,15 @@ class MultiFactorScheduler(LRScheduler):
     ):  # fmt: skip
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         assert isinstance(step, list) and len(step) >= 1, "step is a list of numbers of updates"
-        for before, after in pairwise(step):
-            if after <= before:
-                raise ValueError("Schedule step must be an increasing integer list")
-        if min(step) < 1:
-            raise ValueError("Schedule step must be greater or equal than 1 round")
-        if factor > 1.0:
-            raise ValueError("Factor must be no more than 1 to make lr reduce")
+        if any(after <= before for before, after in pairwise(step)):
+            raise ValueError("Schedule step must be an increasing integer list")
+        _check_steps(step, factor)
         self.step = step
         self.cur_step_ind = 0
         self.factor = factor
         self.count = 0
 
-    def __call__(self, num_update: int) -> float:
-        if num_update < self.warmup_steps:
-            return self.get_warmup_lr(num_update)
+    def rate(self, num_update: int) -> float:
         while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
             self.count = self.step[self.cur_step_ind]
             self.cur_step_ind += 1
@@ -135,9 +137,7 @@ class _Falling(LRScheduler):
         """The remaining part of the decrease, from 1 to 0, after the share `done` of updates."""
         raise NotImplementedError
 
-    def __call__(self, num_update: int) -> float:
-        if num_update < self.warmup_steps:
-            return self.get_warmup_lr(num_update)
+    def rate(self, num_update: int) -> float:
         if num_update <= self.max_update:
             left = self.shape((num_update - self.warmup_steps) / self.max_steps)
             self.base_lr = self.final_lr + (self.base_lr_orig - self.final_lr) * left

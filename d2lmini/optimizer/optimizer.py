@@ -47,7 +47,7 @@ class Optimizer:
     given, the rate becomes the scheduler's base_lr. multi_precision: update weights of 16 bits
     through a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError);
     weight decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict:
-    Parameters by index. sym, of which MXNet reads multipliers: left out.
+    Parameters by index. sym, of which MXNet reads multipliers, is left out: MXNetError.
     """
 
     #: Optimizer classes by lower-case name.

@@ -54,7 +54,7 @@ PROGRAMS = {
     "saves its inputs": lambda x: x * x * x,
     "saves nothing": lambda x: (x + 1) * 2,
     "several outputs": lambda x: nd.split(x.reshape((2, -1)).tanh(), num_outputs=2, axis=0)[1],
-    "saves several outputs": lambda x: nd.moments(x.reshape((8, -1)), axes=(1,))[1],
+    "saves several outputs": lambda x: nd.topk(x.reshape((8, -1)), k=2, ret_typ="both")[0],
     "any number of inputs": lambda x: nd.concat(x, x.tanh(), x, dim=0),
     "hidden outputs": lambda x: nd.BatchNorm(
         x.reshape((-1, 4)), nd.ones(4), nd.ones(4), nd.zeros(4), nd.ones(4)

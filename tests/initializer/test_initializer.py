@@ -36,12 +36,11 @@ def test_an_initializer_of_its_own_beats_the_name(own):
     assert (filled(init.Zero(), (2,), "whatever", attrs={"__init__": own}) == expected).all()
 
 
-def test_plain_strings_are_deprecated_and_know_more_names():
+def test_a_plain_string_is_a_name():
     x = nd.zeros(2)
     for name, value in (("a_moving_mean", 0), ("a_moving_var", 1), ("a_bias", 0), ("weight", 9)):
         x[:] = 5
-        with pytest.warns(DeprecationWarning, match="InitDesc"):
-            init.Constant(9)(name, x)
+        init.Constant(9)(name, x)
         assert (x.asnumpy() == value).all()
 
 

@@ -53,7 +53,8 @@ TABLE |= {f"broadcast_{name}": f"nd.broadcast_{name}(x, z)" for name in BINARY}
 DIFFERS = {
     ("rsqrt", 1): ("x == 0", "y ** 3 has the sign of y"),
     ("abs", 1): ("x != x", "nan goes on"), ("sign", 0): ("x != x", "nan goes on"),
-    ("relu", 1): ("x != x", "0 where y is not above 0"), ("clip", 1): ("x != x", "0 outside"),
+    ("relu", 1): ("x != x", "0 where y is not above 0"),
+    ("LeakyReLU leaky 0.25", 1): ("x != x", "0, as that of relu"), ("clip", 1): ("x != x", "0 outside"),
     ("gamma", 1): ("x == 0", "the slope at the pole has the other sign"),
     ("gammaln", 1): ("x <= 0", "nan or -inf at the poles, as PyTorch's; MXNet has inf below 0"),
     ("Activation relu", 0): ("x != x", "nan goes on"),

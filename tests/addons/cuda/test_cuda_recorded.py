@@ -31,7 +31,8 @@ NOT_RECORDED = {
     "allclose": "_contrib_allclose",
     "an array that runs backwards": "SequenceReverse _getitem _getitem_grad _unslice crop",
     "an array without elements": (
-        "RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array slice_axis tile"
+        "Pad RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array "
+        "slice_axis tile"
     ),
     "arange": (
         "SequenceLast SequenceMask SequenceReverse _contrib_ctc_loss _getitem_grad _pick_grad"
@@ -47,20 +48,20 @@ NOT_RECORDED = {
     "diagonal": "diag",
     "dtype": "_contrib_arange_like",
     "elements by index": "_getitem",
-    "flip": "flip",
+    "flip": "Pad flip",
     "full": "SequenceLast _contrib_ctc_loss",
     "logical_and.reduce": "multi_all_finite",
     "matmul": "batch_dot dot",
     "maximum.reduce": "max_axis",
     "minimum.reduce": "min_axis",
-    "moveaxis": "Pad _undiag _unpad",
+    "moveaxis": "_undiag",
     "multiply.reduce": "prod",
     "put_along_axis": "_put_along",
     "sort": "sort",
     "stack": "multi_sum_sq",
     "take": "Embedding take",
     "take_along_axis": "_take_along",
-    "where": "_contrib_ctc_loss broadcast_mod one_hot",
+    "where": "_contrib_ctc_loss broadcast_mod nansum one_hot",
 }
 
 #: Rows without empty arrays, which need no launch.
