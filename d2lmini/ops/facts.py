@@ -101,7 +101,7 @@ class Facts:
     mxnet_outputs     number of outputs in MXNet, hidden ones included: a number, or a function of
                       the attributes; None if the same as here
     always_written    attributes that MXNet requires, or for which MXNet has another default
-    counted           the number of inputs is an attribute in MXNet, num_args
+    writes_num_args   the number of inputs is an attribute in MXNet, num_args
     left_out          attributes that the op has in MXNet and not here
 
     ONNX:
@@ -133,7 +133,7 @@ class Facts:
     mxnet_attributes: tuple[Callable[..., Any], Callable[..., Any]] | None = None
     mxnet_outputs: int | Callable[[dict[str, Any]], int] | None = None
     always_written: tuple[str, ...] = ()
-    counted: bool = False
+    writes_num_args: bool = False
     left_out: tuple[str, ...] = ()
 
     onnx: str | Callable[..., Any] | None = None
