@@ -100,6 +100,10 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = tracer.capture is not None
+    if not op.symbolic and not in_trace:
+        raise MXNetError(
+            f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
+        )
     inputs, extra = op.sort_inputs(args, kwargs)
     attrs = op.bind_attributes(extra, kwargs, len(args))
     words = {**dict(zip(op.attr_names, extra)), **kwargs}
