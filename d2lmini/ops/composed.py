@@ -276,8 +276,6 @@ class Composed(Op):
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
         self.rule_of_its_own: Any = None
-        #: Of an op of gradients, which the registry does not have: the op, and of which gradients.
-        self.backward_of: Any = None
         self._backward_op = cache(self._make_backward_op)
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
@@ -438,14 +436,7 @@ class Composed(Op):
             outputs=sum(wanted), flops=20, constants=self.constants,
             compute_in_float32=self.compute_in_float32,
         )  # fmt: skip
-        op.backward_of = self, (n, wanted, counts)
         return op
-
-    def __reduce__(self) -> tuple:
-        if self.backward_of is None:
-            return super().__reduce__()
-        op, key = self.backward_of
-        return op.backward_op, key
 
 
 def _count(kept: Any) -> int:

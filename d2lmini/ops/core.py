@@ -480,6 +480,9 @@ class Op(Facts):
     def __reduce__(self) -> tuple:
         return find_op, (self.name,)
 
+    def __deepcopy__(self, memo: dict) -> Op:
+        return self
+
     @property
     def usage(self) -> str:
         """The signature in the form of a call."""
@@ -514,7 +517,7 @@ def invoke(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any
 
 
 def find_op(name: str) -> Op:
-    """The op of this name; called by unpickling and by copies, which give the op itself."""
+    """The op of this name; called by unpickling, which gives the op itself."""
     return registry[name]
 
 

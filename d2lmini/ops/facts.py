@@ -76,6 +76,7 @@ class Facts:
     input_rule        shapes of inputs inferred from known shapes (`infer_inputs`)
     same_shape        the inputs with the shape of the output, by name; True: all of them
     broadcasts        takes two arrays, of which one may be broadcast
+    symbolic          Symbols have this op; MXNet refuses some updates there
     optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
@@ -101,7 +102,7 @@ class Facts:
     mxnet_outputs     number of outputs in MXNet, hidden ones included: a number, or a function of
                       the attributes; None if the same as here
     always_written    attributes that MXNet requires, or for which MXNet has another default
-    counted           the number of inputs is an attribute in MXNet, num_args
+    writes_num_args   the number of inputs is an attribute in MXNet, num_args
     left_out          attributes that the op has in MXNet and not here
 
     ONNX:
@@ -133,7 +134,7 @@ class Facts:
     mxnet_attributes: tuple[Callable[..., Any], Callable[..., Any]] | None = None
     mxnet_outputs: int | Callable[[dict[str, Any]], int] | None = None
     always_written: tuple[str, ...] = ()
-    counted: bool = False
+    writes_num_args: bool = False
     left_out: tuple[str, ...] = ()
 
     onnx: str | Callable[..., Any] | None = None
@@ -169,6 +170,11 @@ class Facts:
             return () if self.free_dtypes else range(n)
         names = self.input_names[:n]
         return tuple([i for i, name in enumerate(names) if name not in self.free_dtypes])
+
+    @cached_property
+    def symbolic(self) -> bool:
+        """Derived from the name: MXNet has Symbols of the updates of many weights alone."""
+        return self.variadic or "update" not in self.name
 
     @cached_property
     def in_mxnet(self) -> bool:

@@ -186,7 +186,7 @@ def _infer_sum(*args: Spec) -> Spec:
 
 @op(
     aliases=["ElementWiseSum", "elemwise_sum", "_sum"], infer=_infer_sum, elementwise=True,
-    flops=lambda *args, out, **_: (len(args) - 1) * out.size, same_shape=True, counted=True,
+    flops=lambda *args, out, **_: (len(args) - 1) * out.size, same_shape=True, writes_num_args=True,
 )  # fmt: skip
 def add_n(xp, *args, out=None):
     """The sum of all inputs, from left to right; all have the same shape and dtype."""

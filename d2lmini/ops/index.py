@@ -229,7 +229,7 @@ def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
 
 
 @refuse_gradient
-@op(infer=_infer_fill, flops=0)
+@op(infer=_infer_fill, flops=0, symbolic=False)
 def fill_element_0index(xp, lhs, mhs, rhs):
     """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
 

@@ -54,7 +54,7 @@ def _infer_concat(*data: Spec, dim: int = 1) -> Spec:
     return Spec(with_axis(first, axis, sum([x.shape[axis] for x in data])), data[0].dtype)
 
 
-@op(mxnet_name="Concat", infer=_infer_concat, flops=0, counted=True)
+@op(mxnet_name="Concat", infer=_infer_concat, flops=0, writes_num_args=True)
 def concat(xp, *data, dim: int = 1, out=None):
     """Arrays one after the other along axis `dim`; their other sizes and dtypes must agree.
 
@@ -90,7 +90,7 @@ def _infer_stack(*data: Spec, axis: int = 0) -> Spec:
     return _infer_concat(*lines, dim=at)
 
 
-@op(infer=_infer_stack, flops=0, counted=True)
+@op(infer=_infer_stack, flops=0, writes_num_args=True)
 def stack(xp, *data, axis: int = 0, out=None):
     """Arrays of equal shape side by side along a new axis, at position `axis` of the result.
 

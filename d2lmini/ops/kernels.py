@@ -106,7 +106,7 @@ def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Cal
 
     def run_wide(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         wide = [widen(x) for x in arrays]
-        own = {key: np.dtype(np.float32) if _is_bfloat16(v) else v for key, v in attrs.items()}
+        own = {k: widened(op, v) if isinstance(v, np.dtype) else v for k, v in attrs.items()}
         if out is None:
             results = kernel(xp, *wide, **own)
             places: Any = None
@@ -132,7 +132,3 @@ def _each(function: Callable[[Any], Any], arrays: Any) -> Any:
     if isinstance(arrays, (tuple, list)):
         return tuple([function(x) for x in arrays])
     return function(arrays)
-
-
-def _is_bfloat16(value: Any) -> bool:
-    return isinstance(value, np.dtype) and value.char == CHAR

@@ -178,7 +178,7 @@ def _check_arrays(mode: str, state_cell: Spec | None, *arrays: Spec) -> None:
 rnn_param_concat = declare_op(
     Op(
         concat.compute, "_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True,
-        counted=True,
+        writes_num_args=True,
     )
 )  # fmt: skip
 rnn_param_concat.gradient(saves="data.shape")(concat.rule)

@@ -100,6 +100,10 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = tracer.capture is not None
+    if not op.symbolic and not in_trace:
+        raise MXNetError(
+            f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
+        )
     inputs, extra = op.sort_inputs(args, kwargs)
     attrs = op.bind_attributes(extra, kwargs, len(args))
     words = {**dict(zip(op.attr_names, extra)), **kwargs}
@@ -174,11 +178,6 @@ def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
     return compose(registry["_full"], (), {**words, **kwargs})
 
 
-def concatenate(arrays: Iterable[Symbol], axis: int = 0, always_copy: bool = True) -> Symbol:
-    """`concat` of a list along `axis`."""
-    return compose(registry["concat"], tuple(arrays), {"dim": axis})
-
-
 def Group(symbols: Iterable[Symbol]) -> Symbol:
     """All outputs of these Symbols as one Symbol; TypeError for other arguments."""
     given = [] if isinstance(symbols, Symbol) else list(symbols)
@@ -202,7 +201,8 @@ def public_functions() -> dict[str, Function]:
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
     numbers = {**FUNCTIONS, "power": _power, "pow": _power}
     created = {n: _creator(n) for n in ("zeros", "ones", "arange", "linspace", "eye")}
-    return {**ops, **numbers, **created, "full": full, "concatenate": concatenate, "Group": Group}
+    others = {"full": full, "concatenate": nd.concatenate, "Group": Group}
+    return {**ops, **numbers, **created, **others}
 
 
 # -- random numbers --------------------------------------------------------------------------------

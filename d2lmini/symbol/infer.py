@@ -80,6 +80,10 @@ def _names(node: Node) -> Sequence[str]:
 # -- shapes ----------------------------------------------------------------------------------------
 
 
+class Sure(tuple):
+    """The shape of an output that follows from known inputs: a 0 is the size, not an unknown."""
+
+
 def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
     """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
     apply to variables without a given shape. MXNetError, with the node and its line, for a
@@ -130,7 +134,8 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(map(is_known, shapes)):
-        return _infer_with(node, shapes, 0)
+        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
+        return list(map(kind, _infer_with(node, shapes, 0)))
     found = []
     for size in TRIES:
         with suppress(MXNetError):  # it may be due to the substituted size
@@ -301,7 +306,7 @@ def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     MXNetError for an unknown name and for contradicting shapes, with the node and its line.
     """
     results = _shapes(self, args, kwargs)
-    results = _or_warn(self, results, is_known, "shape")
+    results = _or_warn(self, results, lambda s: is_known(s) or isinstance(s, Sure), "shape")
     return tuple([part and [tuple(s) for s in part] for part in results])
 
 

@@ -283,7 +283,7 @@ def attribute_texts(node: Node, always: Sequence[str] = ()) -> dict[str, str]:
     shown = {*always, *op.required, *node.given}
     found = {k: v for k, v in texts.items() if k in shown or v != text_of(op.defaults[k])}
     found |= node.given
-    if op.counted:
+    if op.writes_num_args:
         found["num_args"] = str(len(node.inputs))
     return found
 
