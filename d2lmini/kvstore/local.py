@@ -174,7 +174,7 @@ class KVStore(KVStoreBase):
                 if self._updater is None:
                     _add(self._parts(k, values, value._ctx), value)
                 else:
-                    sums.append((k, _total(self._parts(k, values, value._ctx)), value))
+                    sums.append((k, total_of(self._parts(k, values, value._ctx)), value))
                 thread_state.priority -= 1  # the scope restores it
         if sums:
             with engine.prioritized(priority):
@@ -376,7 +376,7 @@ def _place(ctx: Context) -> Context:
     return cpu() if ctx.is_cpu else ctx
 
 
-def _total(parts: list[NDArray]) -> NDArray:
+def total_of(parts: list[NDArray]) -> NDArray:
     """The sum of `parts`, from first to last; a single array as it is."""
     return parts[0] if len(parts) == 1 else invoke(_ADD, tuple(parts), _ADD.defaults)
 
@@ -386,4 +386,4 @@ def _add(parts: list[NDArray], value: NDArray) -> None:
     if len(parts) > 1 and parts[0].dtype == value.dtype:
         invoke(_ADD, tuple(parts), _ADD.defaults, value)
     else:
-        _total(parts).copyto(value)
+        total_of(parts).copyto(value)
