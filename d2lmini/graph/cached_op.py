@@ -43,7 +43,7 @@ from typing import Any
 from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import grad_or_none
 from d2lmini.autograd.scopes import scope
-from d2lmini.autograd.tape import Leaf, OpNode, cell_of, value_of
+from d2lmini.autograd.tape import Grads, Leaf, OpNode, cell_of, value_of
 from d2lmini.autograd.tape import Node as Step
 from d2lmini.base import MXNetError, environment
 from d2lmini.context import Context, current_context
@@ -335,8 +335,7 @@ class Compiled:
             return results
         node = ProgramNode(self, before, results, keys)
         results = results[: len(self.outputs)]
-        for i, y in enumerate(results):
-            y._node = (node, i)
+        node.enter(results)
         return results
 
     def _check_out(self, out: Any) -> Sequence[Any]:
@@ -417,9 +416,7 @@ class ProgramNode(tape.Node):
     def name(self) -> str:  # type: ignore[override]
         return self.compiled.name
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
         backward = self.compiled.backward(tuple(needs))
         if graph:
             return self._record_gradients(gs, backward.positions)
@@ -437,7 +434,7 @@ class ProgramNode(tape.Node):
             grads[i] = g
         return grads
 
-    def _record_gradients(self, gs: list[Any], positions: Sequence[int]) -> Sequence[Any]:
+    def _record_gradients(self, gs: list[Any], positions: Sequence[int]) -> Grads:
         """The gradients with a history of their own: the call is done again op by op, from the
         inputs with their history, and the tape of that is walked back."""
         of = self.compiled
