@@ -55,8 +55,8 @@ class _TrackedCachedOp(CachedOp):
 
     emptied: Callable[[], None]
 
-    def _forget(self, by_value: tuple) -> None:
-        super()._forget(by_value)
+    def _forget(self, key: tuple) -> None:
+        super()._forget(key)
         if not self._compiled:
             self.emptied()
 

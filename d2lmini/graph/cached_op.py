@@ -109,8 +109,6 @@ class ProgramCache:
 
 #: A program takes so many times the bytes of its text, as measured: code, graph, plan.
 TIMES_TEXT = 40
-#: Kinds of inputs that are found by the identity of their specs; at more these are forgotten.
-MOST_KNOWN = 64
 
 # Specs, which inputs have a history, training or not, context.
 Kind = tuple[list[Any], "list[bool | None] | None", bool, Context]
@@ -143,7 +141,6 @@ class CachedOp:
                 trace.note_draw(node.op, node.attrs)  # type: ignore[arg-type]
         self.trace = trace
         self._compiled: dict[tuple, Compiled] = {}
-        self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)
 
     @staticmethod
@@ -199,44 +196,34 @@ class CachedOp:
         """What was compiled for this kind, or is now."""
         specs, asked, training, ctx = kind
         needs = tuple(asked) if asked and True in asked else ()
-        # By identity first: hashing dozens of specs takes longer than many a program.
-        key = (*map(id, specs), needs, training, ctx)
-        known = self._known.get(key)
-        if known is None:
-            by_value = (*specs, needs, training, ctx)
-            compiled = self._compiled.get(by_value)
-            if compiled is None:
-                with one_at_a_time():
-                    compiled = self._compiled.get(by_value) or self._add(by_value, inputs)
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            known = self._known[key] = kind, compiled  # and so these specs stay alive
+        key = (*specs, needs, training, ctx)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            with one_at_a_time():
+                compiled = self._compiled.get(key) or self._add(key, inputs)
         before = self._last[1]
         if before is not None:
             before.used = now()
-        known[1].used = now()
-        self._last = known
-        return known[1]
+        compiled.used = now()
+        self._last = kind, compiled
+        return compiled
 
-    def _add(self, by_value: tuple, inputs: Sequence[NDArray]) -> Compiled:
+    def _add(self, key: tuple, inputs: Sequence[NDArray]) -> Compiled:
         """Compile for a kind, and keep that."""
-        compiled = self._compiled[by_value] = self._compile(inputs, by_value[-3], by_value[-1])
+        compiled = self._compiled[key] = self._compile(inputs, key[-3], key[-1])
         mine = weakref.ref(self)  # no circle: a net dies without the garbage collector
 
         def forget() -> None:
             op = mine()
             if op is not None:
-                op._forget(by_value)
+                op._forget(key)
 
         self.kept.add(compiled, forget)
         return compiled
 
-    def _forget(self, by_value: tuple) -> None:
+    def _forget(self, key: tuple) -> None:
         """Drop what was not used for long."""
-        compiled = self._compiled.pop(by_value)
-        for key, (_, known) in list(self._known.items()):
-            if known is compiled:
-                self._known.pop(key, None)
+        self._compiled.pop(key)
 
     def _compile(
         self, inputs: Sequence[NDArray], needs: tuple[bool | None, ...], ctx: Context

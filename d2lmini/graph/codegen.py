@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import keyword
 import re
-import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -127,12 +126,8 @@ class Writer:
 
     def identifier(self, text: str) -> str:
         """A new name made of `text`, which may come from a file."""
-        name = re.sub(r"\W", "_", text)
-        if not name.isascii():
-            # Python normalizes names, so different letters may give the same name, and Python does
-            # not allow all letters in names.
-            same = unicodedata.normalize("NFKC", name) == name and f"_{name}".isidentifier()
-            name = name if same else re.sub(r"\W", "_", name, flags=re.ASCII)
+        # Of ASCII: Python normalizes other letters, so that different names may become the same.
+        name = re.sub(r"\W", "_", text, flags=re.ASCII)
         if not name or name[0].isdigit() or keyword.iskeyword(name) or name == "__debug__":
             name = "_" + name
         unique, count = name, 1

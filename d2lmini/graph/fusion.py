@@ -107,11 +107,6 @@ def aligned(shape: Shape, domain: Shape) -> Shape:
     return (1,) * (len(domain) - len(shape)) + shape
 
 
-def _is_small(node: Node) -> bool:
-    """True if the result of a reduction is small beside a block."""
-    return 8 * spec_of((node, 0)).nbytes <= BLOCK_BYTES
-
-
 # -- the cut ---------------------------------------------------------------------------------------
 
 
@@ -215,7 +210,9 @@ def find_cut(needs: Needs, domain: Shape) -> Cut | None:
             run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
             if run * itemsize < RUN_BYTES:
                 continue
-        if all([_is_small(node) for node, over in at_end if begin in over]):
+        # Results of blocks must be small beside a block.
+        parts = [spec_of((node, 0)).nbytes for node, over in at_end if begin in over]
+        if 8 * max(parts, default=0) <= BLOCK_BYTES:
             return cut
     return None
 

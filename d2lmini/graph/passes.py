@@ -598,18 +598,10 @@ def cse(outputs: Sequence[Entry]) -> list[Entry]:
     return rewritten(outputs, rule)
 
 
-def _attributes(node: Node) -> dict[str, Any]:
-    """Equal for calls with the same attributes."""
-    return {name: _attribute(value) for name, value in node.attrs.items()}
-
-
-def _attribute(value: Any) -> Any:
-    """What tells apart attributes that differ: 1 and 1.0, 0.0 and -0.0, two keys."""
-    if isinstance(value, Constant):
-        return value.key
-    if value is None or isinstance(value, (bool, int, float, str, tuple, np.dtype)):
-        return type(value), repr(value)
-    return type(value), id(value)
+def _attributes(node: Node) -> str:
+    """Equal for calls with the same attributes: a text tells apart 1 and 1.0, 0.0 and -0.0."""
+    pairs = sorted(node.attrs.items())
+    return repr([(k, v.key if isinstance(v, Constant) else v) for k, v in pairs])
 
 
 # -- pooling first ---------------------------------------------------------------------------------

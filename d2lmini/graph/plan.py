@@ -241,15 +241,8 @@ class Arenas:
         return arena.function(program)
 
 
-class Placement(Enum):
-    """How a value comes to its memory."""
-
-    INPUT = "input"
-    CONSTANT = "constant"
-    BUFFER = "buffer"
-    VIEW = "view"
-    FRESH = "fresh"
-    BLOCK = "block"
+#: How a value comes to its memory.
+Placement = Enum("Placement", ("INPUT", "CONSTANT", "BUFFER", "VIEW", "FRESH", "BLOCK"))
 
 
 class Buffer:
