@@ -35,7 +35,9 @@ not know whether they were one. A call of a compiled net is written out, node by
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from operator import attrgetter
 from typing import Any
@@ -75,34 +77,35 @@ MOST_BYTES = 64 << 20
 #: So many are kept, however large they are.
 LEAST = 16
 
-#: Counts up: what was used later has the higher number.
-now = count(1).__next__
-
 
 class ProgramCache:
     """The programs of a net, and their arenas. A program in it has `nbytes`, about how much it
-    takes, and `used`, when it was asked for last."""
+    takes."""
 
     def __init__(self, static_alloc: bool = False):
         self.static_alloc = static_alloc
         self._arenas: dict[Context, Arenas] = {}
-        self._programs: list[tuple[Any, Callable[[], None]]] = []
+        self._programs: OrderedDict[Any, Callable[[], None]] = OrderedDict()  # last used comes last
 
     def arenas(self, ctx: Context) -> Arenas:
         """Those of a context."""
         found = self._arenas.get(ctx)
         return found or self._arenas.setdefault(ctx, Arenas(ctx, self.static_alloc))
 
+    def use(self, compiled: Any) -> None:
+        """It was asked for now."""
+        with suppress(KeyError):  # it was dropped
+            self._programs.move_to_end(compiled)
+
     def add(self, compiled: Any, forget: Callable[[], None]) -> None:
         """Keep one more; those that were not used for longest may have to go, which `forget` sees
         to. One thread at a time (`trace.one_at_a_time`)."""
-        self._programs.append((compiled, forget))
-        nbytes = sum(program.nbytes for program, _ in self._programs)
+        self._programs[compiled] = forget
+        nbytes = sum([program.nbytes for program in list(self._programs)])
         while nbytes > MOST_BYTES and len(self._programs) > LEAST:
-            oldest = min(self._programs, key=lambda key: key[0].used)
-            self._programs.remove(oldest)
-            nbytes -= oldest[0].nbytes
-            oldest[1]()
+            oldest, forget = self._programs.popitem(last=False)
+            nbytes -= oldest.nbytes
+            forget()
 
 
 # -- a net -----------------------------------------------------------------------------------------
@@ -201,10 +204,8 @@ class CachedOp:
         if compiled is None:
             with one_at_a_time():
                 compiled = self._compiled.get(key) or self._add(key, inputs)
-        before = self._last[1]
-        if before is not None:
-            before.used = now()
-        compiled.used = now()
+        self.kept.use(self._last[1])
+        self.kept.use(compiled)
         self._last = kind, compiled
         return compiled
 
@@ -253,7 +254,6 @@ class Compiled:
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
     changed  positions of the inputs that the forward program changes and reads besides; `unread`
              those that it only changes, such as moving statistics
-    used     when it was asked for last, as `ProgramCache` counts
     nbytes   about how much memory the programs and their graphs take, by the length of their text
     """
 
@@ -265,7 +265,6 @@ class Compiled:
         self.name = name
         self.ctx = ctx
         self.arenas = arenas
-        self.used = now()
         self.static = static
         self.variables = variables
         self.training = modes.training
@@ -338,14 +337,12 @@ class Compiled:
 
     def backward(self, needs: tuple[bool, ...]) -> Backward:
         """The program for the gradients of some of the inputs."""
-        program = self._backward.get(needs)
-        if program is None:
+        if needs not in self._backward:
             with one_at_a_time():
-                program = self._backward.get(needs)
-                if program is None:
-                    program = self._backward[needs] = Backward(self, needs)
-                    self.nbytes += TIMES_TEXT * len(program.program.source)
-        return program
+                if needs not in self._backward:
+                    made = self._backward[needs] = Backward(self, needs)
+                    self.nbytes += TIMES_TEXT * len(made.program.source)
+        return self._backward[needs]
 
 
 # -- on the tape -----------------------------------------------------------------------------------

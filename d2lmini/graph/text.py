@@ -102,11 +102,6 @@ def indent(lines: Iterable[str]) -> list[str]:
     return ["    " + line if line else "" for line in lines]
 
 
-def broken(begin: str, items: Sequence[str], end: str) -> list[str]:
-    """A line, or if it is too long, one for what is between the brackets."""
-    return fit_line(begin + ", ".join(items) + end, WIDTH - 4)
-
-
 #: What may end a part of a line, and what must not be parted.
 _MARKS = re.compile(r"'|[(\[]|[)\]]|, ")
 
