@@ -54,7 +54,6 @@ from d2lmini.graph.ir import (
     Entry,
     Node,
     forget_call,
-    interpret,
     topological,
     transform,
     variables_of,
@@ -68,7 +67,7 @@ from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import call_node
+from d2lmini.symbol.evaluate import evaluate
 
 # -- which programs are kept -----------------------------------------------------------------------
 
@@ -412,11 +411,8 @@ class ProgramNode(tape.Node):
         inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
                    for i in backward.heads]  # fmt: skip
         outs = [places[i] for i in backward.positions]
-        results = backward.calls(inputs, self.keys, outs)
-        grads: list[Any] = [None] * n
-        for i, g in zip(backward.positions, results):
-            grads[i] = g
-        return grads
+        grads = dict(zip(backward.positions, backward.calls(inputs, self.keys, outs)))
+        return [grads.get(i) for i in range(n)]
 
     def _record_gradients(self, gs: list[Any], positions: Sequence[int]) -> Grads:
         """The gradients with a history of their own: the call is done again op by op, from the
@@ -431,22 +427,14 @@ class ProgramNode(tape.Node):
                 x = x.copy()
             copies.append(x)
         values = dict(zip(of.variables, copies))
-
-        def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-            if node.op is None:
-                return [values[node]]
-            return call_node(node, inputs, self.ctx, self.keys)
-
         with scope(True, of.training):
-            outputs = interpret(of.typed, call)
+            outputs = evaluate(of.typed, values, ctx=self.ctx, keys=self.keys)
         heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
         wanted = [copies[i] for i in positions]
         grads_of_heads = [g for _, g in heads]
         found = grad_or_none([y for y, _ in heads], wanted, grads_of_heads, True, True, True)
-        grads: list[Any] = [None] * len(copies)
-        for i, g in zip(positions, found):
-            grads[i] = g
-        return grads
+        grads = dict(zip(positions, found))
+        return [grads.get(i) for i in range(len(copies))]
 
     def release(self) -> None:
         self.parents = None
