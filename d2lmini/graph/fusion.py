@@ -447,7 +447,11 @@ def _domains(
     own = shape if on_gpu or size >= SMALLEST else None
     if not larger and own is None:
         return [None]
-    if not (_is_of_floats(node) if reduces else _is_map(node) or (on_gpu and is_placing(node))):
+    if reduces:  # by a ufunc in the dtype of what it reads, along some axis
+        joins = spec_of(entries[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
+    else:
+        joins = _is_map(node) or (on_gpu and is_placing(node))
+    if not joins:
         return [None]
     if on_gpu and not (size and addons.find("emit_cuda").is_in_c(node)):
         return [None]
@@ -458,11 +462,6 @@ def _fits(shape: Shape, domain: Shape) -> bool:
     """True if an array of this shape broadcasts to the domain."""
     sizes = aligned(shape, domain)
     return len(sizes) == len(domain) and all(n in (1, size) for n, size in zip(sizes, domain))
-
-
-def _is_of_floats(node: Node) -> bool:
-    """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
-    return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
 
 
 def _is_map(node: Node) -> bool:
