@@ -60,7 +60,7 @@ __all__ = [
 
 def get_symbol(x: Any) -> Any:
     """The computation that the NDArray `x` was recorded with, as a Symbol; see
-    `graph.tape_to_symbol`. MXNetError if `x` was not recorded."""
+    `graph.cached_op`. MXNetError if `x` was not recorded."""
     return loaders["get_symbol"]()(x)  # Symbols are defined on a higher floor
 
 

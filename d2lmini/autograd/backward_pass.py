@@ -63,13 +63,9 @@ def backward(
 
 
 def grad(
-    heads: Any,
-    variables: Any,
-    head_grads: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    train_mode: bool = True,
-) -> list[Any]:
+    heads: Any, variables: Any, head_grads: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, train_mode: bool = True,
+) -> list[Any]:  # fmt: skip
     """The gradients of the sum of `heads` for `variables`, as new arrays in a list; no `.grad` is
     written.
 
@@ -166,13 +162,9 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _walk(
-    heads: list[Any],
-    head_grads: list[Any],
-    retain: bool,
-    graph: bool,
-    targets: dict[Entry, Any] | None = None,
-    strict: bool = False,
-) -> None:
+    heads: list[Any], head_grads: list[Any], retain: bool, graph: bool,
+    targets: dict[Entry, Any] | None = None, strict: bool = False,
+) -> None:  # fmt: skip
     """Push the gradient of every node behind the heads, last recorded first. A leaf is written as
     soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
     lead to a target are visited, and `targets` gets their gradients. MXNetError, and nothing has

@@ -170,7 +170,7 @@ class CheckpointNode(Node):
         parents = tuple(first.parents_of(shown))
         places = list(shown.values())
         super().__init__(parents, [outs[i]._spec for i in places], outs[places[0]]._ctx)
-        self.function: Callable[..., Any] | None = function
+        self.function: Any = function
         self.inputs: Any = inputs
         self.first: Any = first
         self.keys = keys
@@ -183,7 +183,7 @@ class CheckpointNode(Node):
     ) -> None:
         run = Run()
         heads = self._run_again(run)
-        for head, i in zip(heads, range(len(gs))):
+        for head, i in zip(heads, range(len(gs))):  # no other name may keep a gradient alive
             if gs[i] is not None:
                 parts.setdefault(head, []).append(gs[i])
         gs.clear()  # the walk frees each gradient once it has gone further back
@@ -203,9 +203,8 @@ class CheckpointNode(Node):
         returns what it returned before."""
         for (memory, offset, spec), cell in self.first.reads.items():
             chunk = memory()
-            if chunk is not None and (
-                cell[0] is None or (offset is None and cell[0] != chunk.version)
-            ):
+            is_other = cell[0] is None or (offset is None and chunk and cell[0] != chunk.version)
+            if chunk is not None and is_other:
                 raise tape.overwritten(self, spec, cell)
         values = iter([tape.value_of(self, x, cell) for x, cell in self.first.given])
         inputs = _map_arrays(self.inputs, lambda x: next(values))
@@ -213,7 +212,6 @@ class CheckpointNode(Node):
         try:
             modes.repeats, modes.unsaved = True, None
             with scope(True, self.training), self.default, random_state.repeating(self.keys):
-                assert self.function is not None
                 result = callsite.forgotten(self.function, *inputs)
         finally:
             modes.repeats, modes.unsaved = repeats, unsaved

@@ -7,7 +7,7 @@ from typing import Any
 
 from d2lmini.autograd import tape
 from d2lmini.autograd.scopes import pause, refuse_in_trace
-from d2lmini.autograd.tape import Node, cell_of, value_of
+from d2lmini.autograd.tape import Grads, Node, cell_of, value_of
 from d2lmini.base import MXNetError, callsite
 from d2lmini.ops.core import Value, modes
 
@@ -25,15 +25,13 @@ class FunctionNode(Node):
         parents = tuple(tape.history(x) for x in inputs)
         super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
         self.name = type(function).__name__
-        self.function: Function | None = function
+        self.function: Any = function
         self.is_np = outs[0].is_np
         self.n_inputs = len(inputs)
         self.saved: tuple[Any, ...] = function._saved
         self.cells = [cell_of(x) if isinstance(x, Value) else None for x in self.saved]
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
         if graph:
             raise MXNetError(
                 f"{self.name}: create_graph=True goes through no autograd.Function, as in MXNet; "
@@ -42,8 +40,10 @@ class FunctionNode(Node):
         gs = [tape.zeros(s, self.ctx) if g is None else g for g, s in zip(gs, self.outputs)]
         if self.is_np:
             gs = [g.as_np_ndarray() for g in gs]
-        assert self.function is not None
-        self.function._saved = self._values()
+        # The saved values, as they were when they were saved.
+        pairs = zip(self.saved, self.cells)
+        values = [x if c is None else value_of(self, x, c)._alias(None) for x, c in pairs]
+        self.function._saved = tuple(values)
         grads = callsite.forgotten(self.function.backward, *gs)
         self.function._saved = ()
         if grads is None:
@@ -68,15 +68,6 @@ class FunctionNode(Node):
                         f"{self.name}.backward: the gradient of input {i} must be an NDArray like "
                         f"it, {spec}, got {got}"
                     )
-
-    def _values(self) -> tuple[Any, ...]:
-        """The saved values, as they were when they were saved."""
-        return tuple(
-            [
-                x if cell is None else value_of(self, x, cell)._alias(None)
-                for x, cell in zip(self.saved, self.cells)
-            ]
-        )
 
     def release(self) -> None:
         self.parents = None
@@ -141,9 +132,7 @@ class Function:
         if modes.recording and any(tape.history(x) for x in inputs):
             outs = [y._alias(None) for y in results]  # a result may be an input or a saved value
             if modes.unsaved is None:
-                node = FunctionNode(self, inputs, outs)
-                for i, y in enumerate(outs):
-                    y._node = (node, i)
+                FunctionNode(self, inputs, outs).enter(outs)
             else:
                 tape.record_unsaved(name, inputs, outs)
             self._saved = ()

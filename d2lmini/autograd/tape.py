@@ -31,6 +31,9 @@ from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 #: The place of a value on the tape: (node, index among the node's outputs).
 Entry = tuple["Node", int]
 
+#: The gradient of each input, None where there is none.
+Grads = Sequence[Any]
+
 #: (spec, context) -> an array of zeros. Set by `ndarray`, which imports this module.
 zeros: Callable[[Spec, Any], Any] = NotImplemented
 
@@ -68,9 +71,12 @@ class Node:
         self.order = next(_order)
         self.site = callsite.find()
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def enter(self, outs: Sequence[Any]) -> None:
+        """Make the arrays `outs` the outputs of this node."""
+        for i, y in enumerate(outs):
+            y._node = (self, i)
+
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
         """Gradients of the inputs from those of the outputs (some may be None, but not all);
         `graph`: record the computation; `needs`: which inputs need a gradient; `places`: arrays,
         if any, to compute the gradients into."""
@@ -143,9 +149,7 @@ class Unsaved(Node):
         super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
         self.name = name
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
         raise MXNetError(
             f"{self.name}: computed in a function under autograd.checkpoint, which keeps no "
             "values between forward and backward: a gradient can be taken only of what the "
@@ -174,9 +178,7 @@ class OpNode(Node):
     def name(self) -> str:  # type: ignore[override]
         return self.op.name
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
         op = self.op
         if op.rule is None:
             return ()
@@ -327,9 +329,7 @@ def record_unsaved(
         for i, x in enumerate(inputs):
             if x is not None and i not in changed:
                 modes.unsaved.note(x)
-        node = Unsaved(name, parents, outs)
-        for i, y in enumerate(outs):
-            y._node = (node, i)
+        Unsaved(name, parents, outs).enter(outs)
 
 
 def _as_nd(kept: Any) -> Any:

@@ -144,14 +144,9 @@ class virtual_gpus(Standing):
     """
 
     def __init__(
-        self,
-        n: int,
-        threads: int = 1,
-        link_gb_s: float | Sequence[float] = LINK_GB_S,
-        memory: int | None = None,
-        gflops: Rate = None,
-        memory_gb_s: Rate = None,
-    ):
+        self, n: int, threads: int = 1, link_gb_s: float | Sequence[float] = LINK_GB_S,
+        memory: int | None = None, gflops: Rate = None, memory_gb_s: Rate = None,
+    ):  # fmt: skip
         super().__init__()
         self._check(n, threads, memory)
         links = _rates_of("link_gb_s", link_gb_s, n)

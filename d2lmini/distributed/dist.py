@@ -35,7 +35,7 @@ from d2lmini.context import Context, cpu
 from d2lmini.distributed.mpi import Plan, world
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import FunctionTask, Var
-from d2lmini.kvstore.local import Key, KVStore, Pairs
+from d2lmini.kvstore.local import Key, KVStore, Pairs, total_of
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import note_writes
@@ -178,11 +178,14 @@ class DistKVStore(KVStore):
     ) -> dict[Key, NDArray]:
         """Push the sums over all processes: into the values and the `outs` that are like them or,
         with an updater, into fresh arrays. Returns the arrays written, by key."""
-        keys, sources = self._totals(pairs)
+        # The last key first, because backward reaches the last layer first.
+        keys = [k for k, _ in pairs[::-1]]
+        sources = [self._total(k, values) for k, values in pairs[::-1]]
         sums, targets = {}, []
         for k in keys:
             if self._updater is None:
-                targets.append(self._targets(k, outs.get(k, [])))
+                value = self._value(k)
+                targets.append([value, *(x for x in outs.get(k, []) if _is_like(x, value))])
             else:
                 targets.append([registry["zeros_like"](self._value(k))])
             sums[k] = targets[-1][0]
@@ -199,21 +202,9 @@ class DistKVStore(KVStore):
             self._store[key] = self._store[key].copyto(cpu())
         return self._store[key]
 
-    def _totals(self, pairs: Pairs) -> tuple[list[Key], list[NDArray]]:
-        """The sum over the devices of this process, for each key, on the CPU; the last key first,
-        because backward reaches the last layer first."""
-        totals = []
-        for k, values in pairs[::-1]:
-            dtype = self._store[k].dtype
-            parts = self._parts(k, values, cpu())
-            total = parts[0] if len(parts) == 1 else registry["add_n"](*parts)
-            totals.append(total if total.dtype == dtype else total.astype(dtype))
-        return [k for k, _ in pairs[::-1]], totals
-
-    def _targets(self, key: Key, outs: list[NDArray]) -> list[NDArray]:
-        """The value of `key`, and those arrays that the same task can write."""
-        value = self._value(key)
-        return [value, *(x for x in outs if _is_like(x, value))]
+    def _total(self, key: Key, values: list[NDArray]) -> NDArray:
+        """The sum over the devices of this process, on the CPU."""
+        return total_of(self._parts(key, values, cpu())).astype(self._store[key].dtype, copy=False)
 
     def _send(self, bucket: Bucket, sources: list[NDArray], targets: list[list[NDArray]]) -> None:
         given = [operand(x) for x in sources]

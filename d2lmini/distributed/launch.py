@@ -47,9 +47,7 @@ SAVE_S = 20.0
 
 _PASSED_ON = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-_THREADS = (
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "D2LMINI_CPU_WORKERS",
-)  # fmt: skip
+_THREADS = [f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL")] + ["D2LMINI_CPU_WORKERS"]
 
 
 def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
@@ -63,21 +61,9 @@ def launch(n: int, file: str, args: Sequence[str] = ()) -> int:
         if handler is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda number, frame: told.append(number))
     with tempfile.TemporaryDirectory() as folder:
-        job = subprocess.Popen(
-            [
-                *mpiexec,
-                "-n",
-                str(n),
-                sys.executable,
-                "-m",
-                "d2lmini.distributed.launch",
-                folder,
-                str(os.getpid()),
-                file,
-                *args,
-            ],
-            env=_environment(n),
-        )
+        rank = [sys.executable, "-m", "d2lmini.distributed.launch", folder, str(os.getpid())]
+        command = [*mpiexec, "-n", str(n), *rank, file, *args]
+        job = subprocess.Popen(command, env=_environment(n))
         try:
             status = _watch(job, Path(folder), told)
             if told:
@@ -122,7 +108,8 @@ def _watch(job: subprocess.Popen, folder: Path, told: list[int]) -> int:
     failed = [] if told else _find_failed(folder, known)
     if failed:
         _wait(job, GRACE_S)
-        reasons = "; ".join(f"rank {rank} {_read_reason(folder, rank)}" for rank in failed)
+        killed = "was killed, or left without ending its program"
+        reasons = "; ".join(f"rank {rank} {_end_of(folder, rank) or killed}" for rank in failed)
         print(f"d2lmini: {reasons}. The job has ended", file=sys.stderr)
     return job.returncode or bool(failed)
 
@@ -154,15 +141,9 @@ def _end_of(folder: Path, rank: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def _read_reason(folder: Path, rank: str) -> str:
-    return _end_of(folder, rank) or "was killed, or left without ending its program"
-
-
 def _wait(job: subprocess.Popen, timeout_s: float) -> None:
-    try:
+    with suppress(subprocess.TimeoutExpired):
         job.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        pass
 
 
 def _end(job: subprocess.Popen, folder: Path) -> None:
@@ -194,8 +175,9 @@ def _call_ranks(folder: Path, act: Callable[[psutil.Process], object]) -> int:
 def run_rank(folder: Path, file: str, args: list[str]) -> None:
     """Run the program as one process of a job, and note in `folder` how it ends."""
     rank = next((os.environ[name] for name in _RANK if name in os.environ), "0")
-    _note(folder, f"{rank}.pid", str(os.getpid()))
-    atexit.register(_note, folder, f"{rank}.end", "well")  # runs after all later registrations
+    files.write(folder / f"{rank}.pid", str(os.getpid()))  # whole, or not at all
+    end = folder / f"{rank}.end"
+    atexit.register(files.write, end, "well")  # runs after all later registrations
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.argv = [file, *args]
     sys.path[0] = str(Path(file).resolve().parent)
@@ -204,11 +186,11 @@ def run_rank(folder: Path, file: str, args: list[str]) -> None:
         runpy.run_path(file, run_name="__main__")
     except SystemExit as request:
         if request.code:
-            _note(folder, f"{rank}.end", f"has left by sys.exit({request.code!r})")
+            files.write(end, f"has left by sys.exit({request.code!r})")
             _end_all(request.code if isinstance(request.code, int) else 1, request.code)
     except BaseException as problem:
         what = f"{type(problem).__name__}: {problem}".split("\n")[0]
-        _note(folder, f"{rank}.end", f"has failed: {what}")
+        files.write(end, f"has failed: {what}")
         traceback = problem.__traceback__
         while traceback is not None and traceback.tb_frame.f_code.co_filename != file:
             traceback = traceback.tb_next  # frames above the program belong to this module
@@ -225,11 +207,6 @@ def _end_with(launcher: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(SAVE_S)
     os._exit(1)
-
-
-def _note(folder: Path, name: str, text: str) -> None:
-    """Write a small file, whole or not at all."""
-    files.write(folder / name, text)
 
 
 def _end_all(status: int, said: object) -> None:

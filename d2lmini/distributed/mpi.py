@@ -21,10 +21,9 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import zip_longest
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -99,32 +98,18 @@ class World:
             end += x.size
         mine[end:] = 0
         exact = np.promote_types(dtype, np.float32) if dtype == np.float16 else dtype
-        total = self.reduce_scatter(mine, exact)
-        self.all_gather(total.astype(dtype, copy=False), mine)
+        nbytes = share * mine.itemsize * (n - 1)  # leave this process, twice
+        parts = self.space(1, mine.size, dtype)
+        self._move(self._comm.Ialltoall, mine, parts, nbytes)
+        total = parts[:share].astype(exact)
+        for r in range(1, n):
+            total += parts[r * share : (r + 1) * share]
+        self._move(self._comm.Iallgather, total.astype(dtype, copy=False), mine, nbytes)
         end = 0
         for x, copies in zip(sources, targets):
             for target in copies:
                 np.copyto(target, mine[end : end + x.size].reshape(target.shape))
             end += x.size
-
-    def reduce_scatter(self, mine: np.ndarray, exact: Any) -> np.ndarray:
-        """This process's share of the sum of `mine` over all processes, in the order of ranks.
-
-        mine: one-dimensional, its size a multiple of the number of processes; exact: the dtype in
-        which the sum is computed, and that of the result.
-        """
-        n = self.size
-        share = mine.size // n
-        parts = self.space(1, mine.size, mine.dtype)
-        self._move(self._comm.Ialltoall, mine, parts, share * mine.itemsize * (n - 1))
-        total = parts[:share].astype(exact)
-        for r in range(1, n):
-            total += parts[r * share : (r + 1) * share]
-        return total
-
-    def all_gather(self, share: np.ndarray, whole: np.ndarray) -> None:
-        """Write the shares of all processes into `whole`, in the order of ranks."""
-        self._move(self._comm.Iallgather, share, whole, share.nbytes * (self.size - 1))
 
     def broadcast(self, arrays: Sequence[np.ndarray]) -> None:
         """Every array becomes that of rank 0."""
@@ -164,28 +149,31 @@ class World:
             self._link.hold(begun, nbytes)
 
     def until(self, request: Any, sleep_s: float = MOVING_S) -> None:
-        """Wait until the request is complete; MXNetError if a process is gone."""
+        """Wait until the request is complete; MXNetError if a process is gone. MPI's own waits
+        would keep a core busy, which others need if there are more processes than cores."""
+        begun = time.monotonic()
         try:
-            wait_until(request.Test, sleep_s, self._look_who_is_gone)
+            while not request.Test():
+                waited = time.monotonic() - begun
+                if waited > SPIN_S:
+                    self._look_who_is_gone()
+                time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
         except BaseException:
             # Keep the request and so its arrays alive, because MPI may still write into them.
             self._unfinished.append(request)
             raise
 
     def _look_who_is_gone(self) -> None:
-        self._note_who_is_gone()
+        status, done = self.status(), np.empty(1, np.int64)
+        while self._side.Iprobe(status=status):
+            self._side.Recv(done, status.source)
+            self._gone[status.source] = int(done[0])
         for rank, last in self._gone.items():
             if last < self._begun:
                 raise MXNetError(
                     f"dist: rank {rank} has ended its program, while rank {self.rank} waits for it "
                     f"to {_describe_plan(self._plan)}; all ranks must take the same number of steps"
                 )
-
-    def _note_who_is_gone(self) -> None:
-        status, done = self.status(), np.empty(1, np.int64)
-        while self._side.Iprobe(status=status):
-            self._side.Recv(done, status.source)
-            self._gone[status.source] = int(done[0])
 
     def space(self, which: int, size: int, dtype: np.dtype) -> np.ndarray:
         """Memory to send from or receive in, kept for reuse."""
@@ -195,19 +183,6 @@ class World:
         if which not in self._room or self._room[which].size < nbytes:
             self._room[which] = np.empty(nbytes, np.uint8)
         return self._room[which][:nbytes].view(dtype)
-
-
-def wait_until(
-    done: Callable[[], bool], sleep_s: float = MOVING_S, meanwhile: Callable[[], None] | None = None
-) -> None:
-    """Wait until `done()`; calls `meanwhile` if that takes long. MPI's own waits would keep a core
-    busy, which others need if there are more processes than cores."""
-    begun = time.monotonic()
-    while not done():
-        waited = time.monotonic() - begun
-        if waited > SPIN_S and meanwhile is not None:
-            meanwhile()
-        time.sleep(0 if waited < SPIN_S else min(sleep_s, waited / 8))
 
 
 def _difference(plans: Sequence[Plan]) -> str:
@@ -239,7 +214,13 @@ def world() -> World:
     MXNetError without MPI."""
     global _world
     if _world is None:
-        mpi = _load()
+        try:
+            from mpi4py import MPI as mpi
+        except (ImportError, RuntimeError) as problem:  # from the package, or from MPI itself
+            raise MXNetError(
+                "dist KVStores need mpi4py and an MPI: pip install 'd2lmini[dist]' brings both (or "
+                f"pip install mpi4py, beside an MPI of the machine's). Now: {problem}"
+            ) from None
         if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
             raise MXNetError(
                 "dist KVStores need an MPI that several threads may call (MPI_THREAD_MULTIPLE), "
@@ -251,25 +232,12 @@ def world() -> World:
     return _world
 
 
-def _load() -> Any:
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as problem:  # from the package, or from MPI itself
-        raise MXNetError(
-            "dist KVStores need mpi4py and an MPI: pip install 'd2lmini[dist]' brings both (or "
-            f"pip install mpi4py, beside an MPI of the machine's). Now: {problem}"
-        ) from None
-    return MPI
-
-
 def _end_together(job: World) -> None:
     """A process that fails ends the others: else they would wait for it for ever."""
     before = sys.excepthook
 
-    def ended_by(
-        kind: type[BaseException], problem: BaseException, traceback: TracebackType | None
-    ) -> None:
-        before(kind, problem, traceback)
+    def ended_by(*problem: Any) -> None:
+        before(*problem)
         job.abort()
 
     sys.excepthook = ended_by

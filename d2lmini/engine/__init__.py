@@ -71,28 +71,19 @@ current: Engine = _from_environment()
 
 
 def push(
-    fn: Callable[[], object],
-    reads: Iterable[Any] = (),
-    writes: Iterable[Any] = (),
-    ctx: Context | None = None,
-    priority: int = 0,
-    name: str | None = None,
-) -> None:
+    fn: Callable[[], object], reads: Iterable[Any] = (), writes: Iterable[Any] = (),
+    ctx: Context | None = None, priority: int = 0, name: str | None = None,
+) -> None:  # fmt: skip
     """Run `fn()` on a worker once no task it depends on is pending; returns at once.
 
     reads, writes: Vars (or NDArrays) that `fn` uses. A Var in both is changed in place: if it has
     an error, `fn` is skipped. `fn` may push; it must not wait. `priority`: among ready tasks,
     higher runs first. A wait on a written Var raises the exception of `fn`.
     """
-    task = FunctionTask(
-        fn,
-        name or getattr(fn, "__name__", "function"),
-        tuple(_var_of(v) for v in reads),
-        tuple(_var_of(v, written=True) for v in writes),
-        ctx,
-        priority,
-    )
-    current.push(task)
+    read = tuple(_var_of(v) for v in reads)
+    written = tuple(_var_of(v, written=True) for v in writes)
+    name = name or getattr(fn, "__name__", "function")
+    current.push(FunctionTask(fn, name, read, written, ctx, priority))
 
 
 def _var_of(value: Any, written: bool = False) -> Var:

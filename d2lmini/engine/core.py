@@ -163,7 +163,7 @@ class Task:
     #: True if one call, the last, writes all that the task changes in place and cannot half-fail.
     atomic = False
     #: Versions that the task adds to each Var it writes; 0 if they were counted when recorded.
-    counts = 1
+    version_step = 1
     #: For a task whose parts fail separately: the failure of each Var that it did not write.
     failures: Mapping[Var, Failure] | None = None
 
@@ -268,7 +268,7 @@ def claim(task: Task) -> bool:
     for var in task.shared:
         waits += not claim_var(task, var, False)
     for var in task.writes:
-        var.version += task.counts
+        var.version += task.version_step
         waits += not claim_var(task, var, True)
     task.waits = waits
     return waits == 0
@@ -299,7 +299,7 @@ def passes_through(task: Task) -> bool:
         if var.writer is not None or var.readers or var.queue or var.error is not None:
             return False
     for var in task.writes:
-        var.version += task.counts
+        var.version += task.version_step
         if var.weight:
             var.filled = True  # type: ignore[attr-defined]
     return True

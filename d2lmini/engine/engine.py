@@ -175,7 +175,7 @@ class Engine(Scheduler):
         if instrument.before_wait is not None:
             instrument.before_wait(by, var)
         if self._deferred:
-            self._push_late()
+            self._push_deferred()
         begin = self.clock() if instrument.listeners else 0
         result = block()
         if var is not None and var.order is not None and not core.is_missing(var, self):
@@ -236,7 +236,7 @@ class Engine(Scheduler):
             self.wait_requests.add(request)
             if request.claim():
                 return False
-        self._work_off()
+        self._run_ready()
         return True
 
     def step_aside(self, request: WaitRequest, handle: Callable[[], object]) -> None:
@@ -263,14 +263,14 @@ class Engine(Scheduler):
             except BaseException:
                 self._mend(request)
                 raise
-        self._work_off()
+        self._run_ready()
 
     def _wait_idle(self, timeout_s: float | None) -> bool:
         """Block until nothing is pending; False after `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if self._deferred:
-                self._push_late()
+                self._push_deferred()
             with core.lock:
                 self.budget.drain()
                 opened = None
@@ -278,7 +278,7 @@ class Engine(Scheduler):
                     opened = _make_shut_lock(self.idle_locks)
             if opened is None:
                 return self._finish_devices(deadline)
-            self._work_off()
+            self._run_ready()
             if not self._block(opened, deadline):
                 return False
 
@@ -302,7 +302,7 @@ class Engine(Scheduler):
                 if self.budget.admits(task):
                     return
                 opened = _make_shut_lock(self.room_locks)
-            self._work_off()
+            self._run_ready()
             block(opened)
 
     def _block(self, lock: threading.Lock, deadline: float | None = None) -> bool:
@@ -429,13 +429,13 @@ class NaiveEngine(Engine):
         task.prepare()
         with self._serial:
             self._enter(task)
-            self._work_off()
-
-    def _work_off(self) -> None:
-        with self._serial:
             self._run_ready()
 
     def _run_ready(self) -> None:
+        with self._serial:
+            self._run_queue()
+
+    def _run_queue(self) -> None:
         while self._ready and not self.running:
             task = self._ready[0]
             if task in self.pending:

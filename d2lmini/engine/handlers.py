@@ -46,8 +46,8 @@ PATIENCE_S = 5.0
 WHOLE = {
     "autograd.backward_pass": ("backward", "grad"),
     "engine.stepped_engine": ("_step",),
-    "engine.threaded": ("_work_off",),
-    "engine.engine": ("_release_wait", "_work_off"),
+    "engine.threaded": ("_run_ready",),
+    "engine.engine": ("_release_wait", "_run_ready"),
     "gluon.block": ("initialize", "cast", "save_parameters", "load_parameters"),
     "gluon.checkpoint": ("save", "restore"),
     "gluon.parameter_dict": ("initialize", "reset_ctx", "save", "load_dict"),

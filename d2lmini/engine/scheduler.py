@@ -128,7 +128,7 @@ class Scheduler:
             if not self._run_now(task, task.run):
                 return False
         if self._deferred:
-            self._push_late()
+            self._push_deferred()
         return True
 
     def _run_now(self, task: Task, run: Callable[[], None]) -> bool:
@@ -177,7 +177,7 @@ class Scheduler:
                 return False
             self._claim(task)
         if self._deferred:
-            self._push_late()
+            self._push_deferred()
         return True
 
     def _claim(self, task: Task, hand_out: bool = True) -> bool:
@@ -207,7 +207,7 @@ class Scheduler:
         if signals.noted:
             signals.deliver()
         if self._deferred:
-            self._push_late()
+            self._push_deferred()
         return self.recorder is not None and self.recorder.takes(task)
 
     def _defer(self, task: Task) -> None:
@@ -216,16 +216,16 @@ class Scheduler:
         task.prepare()
         self._deferred.append(task)
 
-    def _push_late(self) -> None:
+    def _push_deferred(self) -> None:
         """Push the tasks that finalizers deferred, in order."""
         tasks = list(self._deferred)
         if self.recorder is not None and not self.recorder.settles(tasks):
             return
         with self.lock:
-            self._claim_late(tasks)
-        self._work_off()
+            self._claim_deferred(tasks)
+        self._run_ready()
 
-    def _claim_late(self, tasks: list[Task]) -> None:
+    def _claim_deferred(self, tasks: list[Task]) -> None:
         for task in tasks:
             if self._deferred and self._deferred[0] is task:
                 self._claim(self._deferred.popleft())
@@ -262,7 +262,7 @@ class Scheduler:
         self._dispatch(t for t in ready if t not in known)
         self._wake_waiting()
 
-    def _work_off(self) -> None:
+    def _run_ready(self) -> None:
         """Run ready tasks that no worker will run; called without the lock before a wait blocks."""
 
     def helpers(self, n: int, job: Any, late: bool = False) -> int | None:

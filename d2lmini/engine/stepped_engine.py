@@ -329,7 +329,7 @@ class SteppedEngine(Engine):
             continue
         return block(lock, deadline)
 
-    def _work_off(self) -> None:
+    def _run_ready(self) -> None:
         """A push that waits for room steps until a task is complete."""
         while self.room_locks and self._step() is not None:
             continue

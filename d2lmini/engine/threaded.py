@@ -122,7 +122,7 @@ class ThreadedEngine(Engine):
         while not self._enter(task, user):
             self.pause(task)
         if self._ended and user:
-            self._work_off()
+            self._run_ready()
 
     def issue(self, task: Task) -> bool:
         """Issue a task of a device that works asynchronously to the host, here and now, if all that
@@ -248,7 +248,7 @@ class ThreadedEngine(Engine):
             else:
                 worker.awake.acquire()
             if self._deferred:
-                self._push_late()
+                self._push_deferred()
 
     # -- cancelling -------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class ThreadedEngine(Engine):
                 pool.workers.remove(worker)
         return True
 
-    def _work_off(self) -> None:
+    def _run_ready(self) -> None:
         """Run the ready tasks of pools that have no workers: none could start, or all ended."""
         for pool in list(self._pools.values()):
             while (task := self._left_over(pool)) is not None:
@@ -331,7 +331,7 @@ class ThreadedEngine(Engine):
         self.stop()
         with self.lock:
             self._ended = True
-        self._work_off()
+        self._run_ready()
 
     def unwind(self, patience_s: float = 1.0) -> None:
         """The process ends with tasks pending: stop those that run.

@@ -60,7 +60,7 @@ class Trainer:
     KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
     KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
     NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
-    'device' (`kvstore.compression`).
+    'device' (`kvstore.Compression`).
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.

@@ -103,7 +103,7 @@ from d2lmini.graph.ir import (
 )
 from d2lmini.graph.passes import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.ops.composed import total
-from d2lmini.ops.core import Spec, registry
+from d2lmini.ops.core import registry
 from d2lmini.symbol.naming import NameManager, Prefix
 from d2lmini.symbol.symbol import Traced
 
@@ -146,7 +146,10 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     if len(specs) > 1:
         for i in range(node.n_outputs):
             if gs[i] is None:
-                gs[i] = make_filled("_zeros", specs[i])
+                attrs = {"shape": specs[i].shape, "dtype": specs[i].dtype}
+                name = NameManager.current.get(None, "_zeros")
+                zeros = Node(registry["_zeros"], name, (), attrs, (specs[i],))
+                gs[i] = Traced(((zeros, 0),))
     try:
         grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
     except MXNetError as problem:
@@ -155,13 +158,6 @@ def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
     if len(grads) == 1 and isinstance(grads[0], Traced):
         return [Traced((entry,)) for entry in grads[0]._entries]
     return grads
-
-
-def make_filled(name: str, spec: Spec) -> Traced:
-    """The result of an op without inputs: `_zeros` or `_ones`."""
-    attrs = {"shape": spec.shape, "dtype": spec.dtype}
-    node = Node(registry[name], NameManager.current.get(None, name), (), attrs, (spec,))
-    return Traced(((node, 0),))
 
 
 # -- a graph in two --------------------------------------------------------------------------------
@@ -253,13 +249,10 @@ def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
 
 def _is_view(node: Node) -> bool:
     """True if all elements of the result can be read from the input, which is no larger."""
-    name = node.op.name
-    return is_reshape(node) or name in TRANSPOSES or name in SPREADS or _widens(node)
-
-
-def _widens(node: Node) -> bool:
-    narrow, wide = spec_of(node.inputs[0]).dtype, spec_of((node, 0)).dtype
-    return node.op.name == "cast" and narrow.itemsize <= wide.itemsize and np.can_cast(narrow, wide)
+    if node.op.name == "cast":
+        narrow, wide = spec_of(node.inputs[0]).dtype, spec_of((node, 0)).dtype
+        return narrow.itemsize <= wide.itemsize and np.can_cast(narrow, wide)
+    return is_reshape(node) or node.op.name in (*TRANSPOSES, *SPREADS)
 
 
 # -- as few bytes as possible ----------------------------------------------------------------------

@@ -35,7 +35,9 @@ not know whether they were one. A call of a compiled net is written out, node by
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from operator import attrgetter
 from typing import Any
@@ -43,7 +45,7 @@ from typing import Any
 from d2lmini.autograd import tape
 from d2lmini.autograd.backward_pass import grad_or_none
 from d2lmini.autograd.scopes import scope
-from d2lmini.autograd.tape import Leaf, OpNode, cell_of, value_of
+from d2lmini.autograd.tape import Grads, Leaf, OpNode, cell_of, value_of
 from d2lmini.autograd.tape import Node as Step
 from d2lmini.base import MXNetError, environment
 from d2lmini.context import Context, current_context
@@ -52,7 +54,6 @@ from d2lmini.graph.ir import (
     Entry,
     Node,
     forget_call,
-    interpret,
     topological,
     transform,
     variables_of,
@@ -66,7 +67,7 @@ from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import call_node
+from d2lmini.symbol.evaluate import evaluate
 
 # -- which programs are kept -----------------------------------------------------------------------
 
@@ -75,42 +76,41 @@ MOST_BYTES = 64 << 20
 #: So many are kept, however large they are.
 LEAST = 16
 
-#: Counts up: what was used later has the higher number.
-now = count(1).__next__
-
 
 class ProgramCache:
     """The programs of a net, and their arenas. A program in it has `nbytes`, about how much it
-    takes, and `used`, when it was asked for last."""
+    takes."""
 
     def __init__(self, static_alloc: bool = False):
         self.static_alloc = static_alloc
         self._arenas: dict[Context, Arenas] = {}
-        self._programs: list[tuple[Any, Callable[[], None]]] = []
+        self._programs: OrderedDict[Any, Callable[[], None]] = OrderedDict()  # last used comes last
 
     def arenas(self, ctx: Context) -> Arenas:
         """Those of a context."""
         found = self._arenas.get(ctx)
         return found or self._arenas.setdefault(ctx, Arenas(ctx, self.static_alloc))
 
+    def use(self, compiled: Any) -> None:
+        """It was asked for now."""
+        with suppress(KeyError):  # it was dropped
+            self._programs.move_to_end(compiled)
+
     def add(self, compiled: Any, forget: Callable[[], None]) -> None:
         """Keep one more; those that were not used for longest may have to go, which `forget` sees
         to. One thread at a time (`trace.one_at_a_time`)."""
-        self._programs.append((compiled, forget))
-        nbytes = sum(program.nbytes for program, _ in self._programs)
+        self._programs[compiled] = forget
+        nbytes = sum([program.nbytes for program in list(self._programs)])
         while nbytes > MOST_BYTES and len(self._programs) > LEAST:
-            oldest = min(self._programs, key=lambda key: key[0].used)
-            self._programs.remove(oldest)
-            nbytes -= oldest[0].nbytes
-            oldest[1]()
+            oldest, forget = self._programs.popitem(last=False)
+            nbytes -= oldest.nbytes
+            forget()
 
 
 # -- a net -----------------------------------------------------------------------------------------
 
 #: A program takes so many times the bytes of its text, as measured: code, graph, plan.
 TIMES_TEXT = 40
-#: Kinds of inputs that are found by the identity of their specs; at more these are forgotten.
-MOST_KNOWN = 64
 
 # Specs, which inputs have a history, training or not, context.
 Kind = tuple[list[Any], "list[bool | None] | None", bool, Context]
@@ -143,7 +143,6 @@ class CachedOp:
                 trace.note_draw(node.op, node.attrs)  # type: ignore[arg-type]
         self.trace = trace
         self._compiled: dict[tuple, Compiled] = {}
-        self._known: dict[tuple, tuple[Kind, Compiled]] = {}
         self._last: tuple[Any, Any] = (None, None)
 
     @staticmethod
@@ -199,44 +198,32 @@ class CachedOp:
         """What was compiled for this kind, or is now."""
         specs, asked, training, ctx = kind
         needs = tuple(asked) if asked and True in asked else ()
-        # By identity first: hashing dozens of specs takes longer than many a program.
-        key = (*map(id, specs), needs, training, ctx)
-        known = self._known.get(key)
-        if known is None:
-            by_value = (*specs, needs, training, ctx)
-            compiled = self._compiled.get(by_value)
-            if compiled is None:
-                with one_at_a_time():
-                    compiled = self._compiled.get(by_value) or self._add(by_value, inputs)
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            known = self._known[key] = kind, compiled  # and so these specs stay alive
-        before = self._last[1]
-        if before is not None:
-            before.used = now()
-        known[1].used = now()
-        self._last = known
-        return known[1]
+        key = (*specs, needs, training, ctx)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            with one_at_a_time():
+                compiled = self._compiled.get(key) or self._add(key, inputs)
+        self.kept.use(self._last[1])
+        self.kept.use(compiled)
+        self._last = kind, compiled
+        return compiled
 
-    def _add(self, by_value: tuple, inputs: Sequence[NDArray]) -> Compiled:
+    def _add(self, key: tuple, inputs: Sequence[NDArray]) -> Compiled:
         """Compile for a kind, and keep that."""
-        compiled = self._compiled[by_value] = self._compile(inputs, by_value[-3], by_value[-1])
+        compiled = self._compiled[key] = self._compile(inputs, key[-3], key[-1])
         mine = weakref.ref(self)  # no circle: a net dies without the garbage collector
 
         def forget() -> None:
             op = mine()
             if op is not None:
-                op._forget(by_value)
+                op._forget(key)
 
         self.kept.add(compiled, forget)
         return compiled
 
-    def _forget(self, by_value: tuple) -> None:
+    def _forget(self, key: tuple) -> None:
         """Drop what was not used for long."""
-        compiled = self._compiled.pop(by_value)
-        for key, (_, known) in list(self._known.items()):
-            if known is compiled:
-                self._known.pop(key, None)
+        self._compiled.pop(key)
 
     def _compile(
         self, inputs: Sequence[NDArray], needs: tuple[bool | None, ...], ctx: Context
@@ -266,7 +253,6 @@ class Compiled:
     grads    the backward graph: gradients of `reached`, from variables, what was kept, and `heads`
     changed  positions of the inputs that the forward program changes and reads besides; `unread`
              those that it only changes, such as moving statistics
-    used     when it was asked for last, as `ProgramCache` counts
     nbytes   about how much memory the programs and their graphs take, by the length of their text
     """
 
@@ -278,7 +264,6 @@ class Compiled:
         self.name = name
         self.ctx = ctx
         self.arenas = arenas
-        self.used = now()
         self.static = static
         self.variables = variables
         self.training = modes.training
@@ -335,8 +320,7 @@ class Compiled:
             return results
         node = ProgramNode(self, before, results, keys)
         results = results[: len(self.outputs)]
-        for i, y in enumerate(results):
-            y._node = (node, i)
+        node.enter(results)
         return results
 
     def _check_out(self, out: Any) -> Sequence[Any]:
@@ -352,14 +336,12 @@ class Compiled:
 
     def backward(self, needs: tuple[bool, ...]) -> Backward:
         """The program for the gradients of some of the inputs."""
-        program = self._backward.get(needs)
-        if program is None:
+        if needs not in self._backward:
             with one_at_a_time():
-                program = self._backward.get(needs)
-                if program is None:
-                    program = self._backward[needs] = Backward(self, needs)
-                    self.nbytes += TIMES_TEXT * len(program.program.source)
-        return program
+                if needs not in self._backward:
+                    made = self._backward[needs] = Backward(self, needs)
+                    self.nbytes += TIMES_TEXT * len(made.program.source)
+        return self._backward[needs]
 
 
 # -- on the tape -----------------------------------------------------------------------------------
@@ -417,9 +399,7 @@ class ProgramNode(tape.Node):
     def name(self) -> str:  # type: ignore[override]
         return self.compiled.name
 
-    def gradients(
-        self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any
-    ) -> Sequence[Any]:
+    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
         backward = self.compiled.backward(tuple(needs))
         if graph:
             return self._record_gradients(gs, backward.positions)
@@ -431,13 +411,10 @@ class ProgramNode(tape.Node):
         inputs += [tape.zeros(self.outputs[i], self.ctx) if gs[i] is None else gs[i]
                    for i in backward.heads]  # fmt: skip
         outs = [places[i] for i in backward.positions]
-        results = backward.calls(inputs, self.keys, outs)
-        grads: list[Any] = [None] * n
-        for i, g in zip(backward.positions, results):
-            grads[i] = g
-        return grads
+        grads = dict(zip(backward.positions, backward.calls(inputs, self.keys, outs)))
+        return [grads.get(i) for i in range(n)]
 
-    def _record_gradients(self, gs: list[Any], positions: Sequence[int]) -> Sequence[Any]:
+    def _record_gradients(self, gs: list[Any], positions: Sequence[int]) -> Grads:
         """The gradients with a history of their own: the call is done again op by op, from the
         inputs with their history, and the tape of that is walked back."""
         of = self.compiled
@@ -450,22 +427,14 @@ class ProgramNode(tape.Node):
                 x = x.copy()
             copies.append(x)
         values = dict(zip(of.variables, copies))
-
-        def call(node: Node, inputs: Sequence[Any]) -> Sequence[Any]:
-            if node.op is None:
-                return [values[node]]
-            return call_node(node, inputs, self.ctx, self.keys)
-
         with scope(True, of.training):
-            outputs = interpret(of.typed, call)
+            outputs = evaluate(of.typed, values, ctx=self.ctx, keys=self.keys)
         heads = [(y, g) for y, g in zip(outputs, gs) if g is not None and y._node is not None]
         wanted = [copies[i] for i in positions]
         grads_of_heads = [g for _, g in heads]
         found = grad_or_none([y for y, _ in heads], wanted, grads_of_heads, True, True, True)
-        grads: list[Any] = [None] * len(copies)
-        for i, g in zip(positions, found):
-            grads[i] = g
-        return grads
+        grads = dict(zip(positions, found))
+        return [grads.get(i) for i in range(len(copies))]
 
     def release(self) -> None:
         self.parents = None

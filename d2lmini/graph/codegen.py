@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import keyword
 import re
-import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -127,12 +126,8 @@ class Writer:
 
     def identifier(self, text: str) -> str:
         """A new name made of `text`, which may come from a file."""
-        name = re.sub(r"\W", "_", text)
-        if not name.isascii():
-            # Python normalizes names, so different letters may give the same name, and Python does
-            # not allow all letters in names.
-            same = unicodedata.normalize("NFKC", name) == name and f"_{name}".isidentifier()
-            name = name if same else re.sub(r"\W", "_", name, flags=re.ASCII)
+        # Of ASCII: Python normalizes other letters, so that different names may become the same.
+        name = re.sub(r"\W", "_", text, flags=re.ASCII)
         if not name or name[0].isdigit() or keyword.iskeyword(name) or name == "__debug__":
             name = "_" + name
         unique, count = name, 1
@@ -300,7 +295,9 @@ class Writer:
             else:
                 self.namespace[name] = value
         elif kind is Placement.VIEW:
-            self._view(node)
+            name, base = self.identifier(node.name), node.inputs[0]
+            self._names[entry] = name
+            self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
         elif kind is Placement.FRESH:
             names = []
             for output in node.outputs:
@@ -311,7 +308,7 @@ class Writer:
         elif is_product(node):
             self.write(product(self, node), node)
         else:
-            outs = self._outputs(node)
+            outs = [self.name_of(output) for output in node.outputs]
             inputs = self._inputs(node)
             shape = spec_of(entry).shape
             if steps_of(node) is not None and (row := _one_row(node)):
@@ -321,14 +318,6 @@ class Writer:
                 outs = [self.name_in_shape(entry, row)]
             for line in lines_of(self, node, inputs, outs, shape):
                 self.write(line, node)
-
-    def _view(self, node: Node) -> None:
-        base = node.inputs[0]
-        name = self._names[node, 0] = self.identifier(node.name)
-        self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
-
-    def _outputs(self, node: Node) -> list[str]:
-        return [self.name_of(output) for output in node.outputs]
 
     def _inputs(self, node: Node) -> list[str | None]:
         return [None if e is None else self.name_of(e) for e in node.inputs]

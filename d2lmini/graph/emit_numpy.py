@@ -60,7 +60,7 @@ from d2lmini.graph.fusion import (
 from d2lmini.graph.ir import Entry, Node, spec_of, topological  # noqa: F401  (for the doctest)
 from d2lmini.graph.lower import Number, Step, may_overwrite, steps_of
 from d2lmini.graph.plan import Placement
-from d2lmini.graph.text import broken, list_text, plain
+from d2lmini.graph.text import WIDTH, fit_line, list_text, plain
 from d2lmini.ops.chunking import LARGE, along
 from d2lmini.ops.chunking import split_evenly as cut_evenly
 from d2lmini.ops.core import Shape
@@ -205,7 +205,8 @@ def write_group(writer: Writer, statement: Statement) -> None:
     function = writer.identifier(nodes[-1].name + "_block")
     title = f'"""{list_text([n.name for n in nodes])}: {prod(domain)} elements."""'
     parameters = [name for arrays in passed.values() for name in arrays] + list(scratch)
-    writer.define([*broken(f"def {function}(", parameters, "):"), "    " + title], lines)
+    head = fit_line(f"def {function}({', '.join(parameters)}):", WIDTH - 4)
+    writer.define([*head, "    " + title], lines)
     large = {name for entry, name in names.items() if spec_of(entry).shape == domain}
     itemsize = max(spec_of((n, 0)).dtype.itemsize for n in nodes)
     in_block = min(rows_per_block(domain, rows, itemsize, len(large)), rows)

@@ -107,11 +107,6 @@ def aligned(shape: Shape, domain: Shape) -> Shape:
     return (1,) * (len(domain) - len(shape)) + shape
 
 
-def _is_small(node: Node) -> bool:
-    """True if the result of a reduction is small beside a block."""
-    return 8 * spec_of((node, 0)).nbytes <= BLOCK_BYTES
-
-
 # -- the cut ---------------------------------------------------------------------------------------
 
 
@@ -215,7 +210,9 @@ def find_cut(needs: Needs, domain: Shape) -> Cut | None:
             run = min(rows, rows_per_block(domain, rows, itemsize, 4)) * prod(domain[end:])
             if run * itemsize < RUN_BYTES:
                 continue
-        if all([_is_small(node) for node, over in at_end if begin in over]):
+        # Results of blocks must be small beside a block.
+        parts = [spec_of((node, 0)).nbytes for node, over in at_end if begin in over]
+        if 8 * max(parts, default=0) <= BLOCK_BYTES:
             return cut
     return None
 
@@ -450,7 +447,11 @@ def _domains(
     own = shape if on_gpu or size >= SMALLEST else None
     if not larger and own is None:
         return [None]
-    if not (_is_of_floats(node) if reduces else _is_map(node) or (on_gpu and is_placing(node))):
+    if reduces:  # by a ufunc in the dtype of what it reads, along some axis
+        joins = spec_of(entries[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
+    else:
+        joins = _is_map(node) or (on_gpu and is_placing(node))
+    if not joins:
         return [None]
     if on_gpu and not (size and addons.find("emit_cuda").is_in_c(node)):
         return [None]
@@ -461,11 +462,6 @@ def _fits(shape: Shape, domain: Shape) -> bool:
     """True if an array of this shape broadcasts to the domain."""
     sizes = aligned(shape, domain)
     return len(sizes) == len(domain) and all(n in (1, size) for n, size in zip(sizes, domain))
-
-
-def _is_of_floats(node: Node) -> bool:
-    """True if a reduction is one of a ufunc in the dtype of what it reads, along some axis."""
-    return spec_of(node.sources[0]).dtype.char in "fd" and axes_of_reduction(node) != ()
 
 
 def _is_map(node: Node) -> bool:

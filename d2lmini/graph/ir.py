@@ -52,7 +52,7 @@ import numpy as np
 
 from d2lmini.base import callsite
 from d2lmini.device.errstate import run_quietly
-from d2lmini.ops.core import Op, registry
+from d2lmini.ops.core import Op
 from d2lmini.ops.create import full
 from d2lmini.ops.kernels import kernel_for
 from d2lmini.ops.spec import Spec
@@ -404,9 +404,3 @@ _FILLS = {
     "zeros_like": lambda attrs: 0,
     "ones_like": lambda attrs: 1,
 }
-
-
-def make_filled(spec: Spec, number: Any, name: str) -> Entry:
-    """A node all of whose elements are `number`."""
-    attrs = {"shape": spec.shape, "value": number, "dtype": spec.dtype}
-    return Node(registry["_full"], name, (), attrs, (spec,)), 0

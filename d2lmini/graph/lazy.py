@@ -228,7 +228,7 @@ class LazyTask(ProgramTask):
     __slots__ = ("began", "subgraph", "failures", "interpreted")
 
     multi_step = True  # the program has the outputs already, whose values Ctrl-C must not take away
-    counts = 0  # the versions were counted as its steps were recorded
+    version_step = 0  # the versions were counted as its steps were recorded
 
     def __init__(
         self, program: Program, interpreted: bool, subgraph: Subgraph, outputs: list[Operand],
@@ -491,7 +491,7 @@ class Recorder:
                 rest = True
                 engine.current.pause(task)
         if pushed:
-            engine.current._work_off()
+            engine.current._run_ready()
             if not self.scopes:  # left over, when Ctrl-C ended the end of a scope
                 with self.lock:
                     self._leave()

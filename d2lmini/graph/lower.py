@@ -240,7 +240,8 @@ def _lower(node: Node, inputs: Inputs) -> Node | None:
     if op is None:
         return None
     # Of bfloat16 the layer stays whole: its product and its sum are rounded once.
-    if _has_bias(node) and not has_bfloat16(node.specs or ()):
+    has_bias = op.name == "FullyConnected" and len(node.sources) > 2
+    if has_bias and not has_bfloat16(node.specs):
         product = node.replace(inputs=inputs[:2], attrs={**attrs, "no_bias": True}, labels={})
         added = ((product, 0), inputs[2])
         return node.replace(op=registry["broadcast_add"], inputs=added, attrs={})
@@ -287,11 +288,6 @@ def _reshape_last(node: Node, inputs: Inputs) -> Entry | None:
         return None
     value = call(op, view.sources, node, **node.attrs)
     return reshape(value, spec_of((node, 0)).shape, node)
-
-
-def _has_bias(node: Node) -> bool:
-    """True for a layer with a bias."""
-    return node.op is not None and node.op.name == "FullyConnected" and len(node.sources) > 2
 
 
 def _is_broadcast(entry: Entry) -> bool:

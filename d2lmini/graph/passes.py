@@ -45,8 +45,7 @@ _mul0 = elemwise_mul(x, exp0)               # (3,) float32
 return _mul0
 
 The results are those that the ops compute, to the bit. Nodes that draw are no constants. What would
-take more than a megabyte is left to the run, but for elementwise ops on arrays that are the same
-number everywhere: such an array is that number, whatever its size.
+take more than a megabyte is left to the run.
 
 **Common subexpressions**: what is computed twice is computed once.
 
@@ -188,7 +187,6 @@ from d2lmini.graph.ir import (
     compute,
     constant,
     is_constant,
-    make_filled,
     mutated_by,
     spec_of,
     topological,
@@ -556,12 +554,6 @@ def _(node: Node) -> Replacement:
 #: The largest constant that a program holds, in bytes.
 LARGEST = 1 << 20
 
-#: Calls whose result is everywhere what their input is everywhere.
-SPREADING = (
-    *SPREADS, *TRANSPOSES, "slice", "slice_axis", "tile", "repeat", "reverse",
-    "_getitem", "max", "min",
-)  # fmt: skip
-
 
 def constant_fold(outputs: Sequence[Entry]) -> list[Entry]:
     """With constants in the place of all values that are known."""
@@ -570,51 +562,20 @@ def constant_fold(outputs: Sequence[Entry]) -> list[Entry]:
 
 def _fold(node: Node) -> Replacement:
     op, specs = node.op, node.specs
-    if op is CONSTANT or op.random or op.mutates:
+    if op is CONSTANT or op.random or op.mutates or sum(spec.nbytes for spec in specs) > LARGEST:
+        return None
+    if op.name in ("zeros_like", "ones_like"):  # which read a shape alone
+        return constant(np.full(specs[0].shape, uniform((node, 0)), specs[0].dtype), node.name)
+    if not all(map(is_constant, node.sources)):
         return None
     if any(type(value) is Draw for value in node.attrs.values()):
         return None
-    if op.name in ("zeros_like", "ones_like"):
-        return _everywhere(node, uniform((node, 0)))
-    numbers = [uniform(e) for e in node.inputs]
-    if numbers and all(number is not None for number in numbers):
-        if op.name in SPREADING or is_reshape(node):
-            return _everywhere(node, numbers[0])
-        if op.elementwise and len(specs) == 1:
-            one = [
-                np.full((1,) * len(spec_of(e).shape), number, spec_of(e).dtype)
-                for e, number in zip(node.inputs, numbers)
-                if e is not None
-            ]
-            results = _compute(node, one)
-            if results is not None and results[0].size == 1:
-                return _everywhere(node, results[0].reshape(-1)[0].item())
-    known = node.sources
-    if sum(spec.nbytes for spec in specs) > LARGEST:
-        return None
-    if not all(is_constant(e) for e in known):
-        return None
-    results = _compute(node, [array_of(e) for e in known])
-    if results is None:
+    arrays = [None if e is None else array_of(e) for e in node.inputs]
+    try:
+        results = run_quietly(lambda: compute(np, node, arrays))
+    except Exception:  # which is the run's to tell
         return None
     return [constant(y, node.name) for y in results]
-
-
-def _everywhere(node: Node, number: Any) -> Entry | None:
-    spec = spec_of((node, 0))
-    if spec.nbytes <= LARGEST:
-        return constant(np.full(spec.shape, number, spec.dtype), node.name)
-    return None if node.op.name == "_full" else make_filled(spec, number, node.name)
-
-
-def _compute(node: Node, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
-    """What the op makes of these arrays; None if it fails, which is then the run's to tell."""
-    given = iter(arrays)
-    inputs = [None if e is None else next(given) for e in node.inputs]
-    try:
-        return run_quietly(lambda: compute(np, node, inputs))
-    except Exception:
-        return None
 
 
 # -- common subexpressions -------------------------------------------------------------------------
@@ -637,18 +598,10 @@ def cse(outputs: Sequence[Entry]) -> list[Entry]:
     return rewritten(outputs, rule)
 
 
-def _attributes(node: Node) -> dict[str, Any]:
-    """Equal for calls with the same attributes."""
-    return {name: _attribute(value) for name, value in node.attrs.items()}
-
-
-def _attribute(value: Any) -> Any:
-    """What tells apart attributes that differ: 1 and 1.0, 0.0 and -0.0, two keys."""
-    if isinstance(value, Constant):
-        return value.key
-    if value is None or isinstance(value, (bool, int, float, str, tuple, np.dtype)):
-        return type(value), repr(value)
-    return type(value), id(value)
+def _attributes(node: Node) -> str:
+    """Equal for calls with the same attributes: a text tells apart 1 and 1.0, 0.0 and -0.0."""
+    pairs = sorted(node.attrs.items())
+    return repr([(k, v.key if isinstance(v, Constant) else v) for k, v in pairs])
 
 
 # -- pooling first ---------------------------------------------------------------------------------

@@ -241,15 +241,8 @@ class Arenas:
         return arena.function(program)
 
 
-class Placement(Enum):
-    """How a value comes to its memory."""
-
-    INPUT = "input"
-    CONSTANT = "constant"
-    BUFFER = "buffer"
-    VIEW = "view"
-    FRESH = "fresh"
-    BLOCK = "block"
+#: How a value comes to its memory.
+Placement = Enum("Placement", ("INPUT", "CONSTANT", "BUFFER", "VIEW", "FRESH", "BLOCK"))
 
 
 class Buffer:
@@ -401,7 +394,7 @@ class Layout:
 
     def _in_place(self, node: Node, when: int, statement: Statement) -> Buffer | None:
         """The buffer of something that dies here and that the result may overwrite."""
-        if not _is_pointwise(node):
+        if not node.op.elementwise or node.op.mutates or len(node.specs) != 1:
             return None
         if statement.shape not in (None, spec_of((node, 0)).shape):
             return None  # what a group has of each row may be read by the threads of another part
@@ -475,11 +468,6 @@ def lay_out(inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = Fal
     mirrored = any(MIRRORED in node.labels for s in layout.statements for node in s.nodes)
     fewer = len(other.statements) <= len(layout.statements)
     return other if better and (fewer or mirrored) else layout
-
-
-def _is_pointwise(node: Node) -> bool:
-    op = node.op
-    return op.elementwise and not op.mutates and len(node.specs or ()) == 1
 
 
 # -- what a statement takes ------------------------------------------------------------------------

@@ -165,18 +165,12 @@ class Program:
             for frame, line in traceback.walk_tb(problem.__traceback__)
             if frame.f_code.co_filename == self._file and line in self._nodes
         ]
-        if lines:
-            node = self._nodes[lines[-1]]
-            kind = MXNetError
-            if isinstance(problem, MemoryError):
-                kind = OutOfMemoryError
-            elif isinstance(problem, IndexError):
-                kind = OutOfRangeError
-            text = str(problem)
-            if not isinstance(problem, (MXNetError, MemoryError, IndexError)):
-                text = f"{type(problem).__name__}: {text}"
-            return kind(node.locate(text))
-        return problem
+        if not lines:
+            return problem
+        kinds = {MemoryError: OutOfMemoryError, IndexError: OutOfRangeError, MXNetError: MXNetError}
+        kind = next((k for base, k in kinds.items() if isinstance(problem, base)), None)
+        text = str(problem) if kind else f"{type(problem).__name__}: {problem}"
+        return (kind or MXNetError)(self._nodes[lines[-1]].locate(text))
 
     def __str__(self) -> str:
         return self.source
@@ -315,25 +309,18 @@ def push(
     outs: Sequence[Any] = (),
 ) -> list[NDArray]:  # fmt: skip
     """Push a call of `program`. Returns the outputs; new arrays where `outs` has none."""
-    results = _results_of(program, inputs, ctx, outs)
+    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
+    kind = kind_of(inputs)
+    results = [
+        wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) if out is None else out
+        for spec, out in zip_longest(program.specs, outs)
+    ]
     note_writes([inputs[i] for i in program.mutated] + [x for x in outs if x is not None])
     task = ProgramTask(program, _operands(inputs), _operands(results), ctx, keys)
     if not ctx.is_cpu:
         check_there(task.reads + task.writes)
     engine.current.push(task)
     return results
-
-
-def _results_of(
-    program: Program, inputs: Sequence[NDArray], ctx: Context, outs: Sequence[Any]
-) -> list[NDArray]:
-    """The arrays of the outputs: those of `outs`, else new ones."""
-    pool = inputs[0]._chunk.pool if inputs else pool_of(ctx)
-    kind = kind_of(inputs)
-    return [
-        wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) if out is None else out
-        for spec, out in zip_longest(program.specs, outs)
-    ]
 
 
 def _operands(arrays: Sequence[NDArray]) -> list[Operand]:

@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.graph.ir import Node, spec_of
+from d2lmini.graph.passes import order_of
 from d2lmini.ops.core import Shape
 from d2lmini.ops.subscript import is_at
 
@@ -101,11 +102,6 @@ def indent(lines: Iterable[str]) -> list[str]:
     return ["    " + line if line else "" for line in lines]
 
 
-def broken(begin: str, items: Sequence[str], end: str) -> list[str]:
-    """A line, or if it is too long, one for what is between the brackets."""
-    return fit_line(begin + ", ".join(items) + end, WIDTH - 4)
-
-
 #: What may end a part of a line, and what must not be parted.
 _MARKS = re.compile(r"'|[(\[]|[)\]]|, ")
 
@@ -162,24 +158,16 @@ def reshape_text(shape: Shape) -> str:
     return f".reshape({', '.join(map(str, shape)) or '()'})"
 
 
-def _shape(node: Node) -> Shape:
-    return node.specs[0].shape
-
-
 def _to_shape(node: Node) -> str | None:
     data = node.inputs[0]
-    shape = _shape(node)
+    shape = node.specs[0].shape
     return reshape_text(shape) if prod(shape) == spec_of(data).size else None
 
 
 def _transpose(node: Node) -> str:
-    n = len(_shape(node))
-    axes = [a % n for a in node.attrs.get("axes") or range(n)[::-1]]
-    return ".T" if axes == list(range(n)[::-1]) else f".transpose({', '.join(map(str, axes))})"
-
-
-def _swapaxes(node: Node) -> str:
-    return f".swapaxes({node.attrs['dim1']}, {node.attrs['dim2']})"
+    axes = order_of(node)
+    reverse = axes == tuple(range(len(axes)))[::-1]
+    return ".T" if reverse else f".transpose({', '.join(map(str, axes))})"
 
 
 def _slice(node: Node) -> str:
@@ -189,7 +177,7 @@ def _slice(node: Node) -> str:
 
 
 def _slice_axis(node: Node) -> str:
-    axis = node.attrs["axis"] % len(_shape(node))
+    axis = node.attrs["axis"] % len(node.specs[0].shape)
     part = _bounds(node.attrs["begin"], node.attrs["end"], None)
     return _subscript([":"] * axis + [part])
 
@@ -217,7 +205,7 @@ def _subscript(items: Any) -> str:
 _VIEWS: dict[str, Callable[[Node], str | None]] = {
     **dict.fromkeys("reshape flatten expand_dims squeeze reshape_like _spread".split(), _to_shape),
     "transpose": _transpose,
-    "swapaxes": _swapaxes,
+    "swapaxes": _transpose,
     "slice": _slice,
     "slice_axis": _slice_axis,
     "_getitem": _item,

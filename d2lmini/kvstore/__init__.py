@@ -19,8 +19,7 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.base import MXNetError
 from d2lmini.base.callsite import warn
-from d2lmini.kvstore.compression import Compression
-from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore, KVStoreBase
+from d2lmini.kvstore.local import DEVICE, LOCAL, Compression, KVStore, KVStoreBase
 
 __all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create", "thin_link"]
 
@@ -47,12 +46,13 @@ def create(name: str = "local") -> Any:
             f"KVStore {name!r} is unknown; 'dist_sync' trains with several processes, "
             "'local' and 'device' over the devices of one process"
         )
-    cuda = addons.find("gpu", required=False) if kind == "nccl" else None
-    if kind == "nccl" and (cuda is None or cuda.module.nccl() is None):
-        raise MXNetError(
-            "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
-            "CUDA; 'device' does the same without it"
-        )
+    if kind == "nccl":
+        cuda = addons.find("gpu", required=False)
+        if cuda is None or cuda.module.nccl() is None:
+            raise MXNetError(
+                "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
+                "CUDA; 'device' does the same without it"
+            )
     if kind not in LOCAL + DEVICE:
         warn(f"KVStore type {name!r} is unknown; it works as 'local', as in MXNet")
     return KVStore(kind)

@@ -20,16 +20,13 @@ from d2lmini.base import MXNetError
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.ir import Entry, Node, compute, interpret, spec_of, topological
 from d2lmini.graph.typed import infer_types
-from d2lmini.onnx import elementwise, layers, shapes
+from d2lmini.onnx import converters  # noqa: F401  (it registers them)
 from d2lmini.onnx.formulas import write_formulas
 from d2lmini.onnx.writer import Writer, converter_of, package, tensor_type
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol.infer import shapes_of
 from d2lmini.symbol.json_format import in_mxnet_words
 from d2lmini.symbol.symbol import Symbol
-
-#: The modules with the converters.
-FAMILIES = (elementwise, shapes, layers)
 
 #: The version of ONNX's operators, and of the file format that came with it.
 OPSET, IR_VERSION = 17, 8
