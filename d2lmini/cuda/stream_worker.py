@@ -252,16 +252,6 @@ class StreamWorker:
         event.record(self.stream.handle)
         return event
 
-    def check_errors(self, seq: int) -> None:
-        """Check that the device was healthy when it did the work before mark `seq`, which other
-        threads have seen pass; MXNetError if the device failed."""
-        stream = self.stream
-        if seq <= stream.passed:
-            return
-        if stream.last is not None:
-            self.check(stream.last)
-        stream.passed = max(stream.passed, seq)
-
     @contextmanager
     def enter_scope(self) -> Iterator[None]:
         """A scope in which the lane's device and stream are current on this thread."""
