@@ -179,8 +179,9 @@ class StreamWorker:
         launches = None if task.callee is None else self.launches.get(key_of(task))
         if launches is None:
             return None
-        inputs = [operand for operand in task.inputs if operand is not None]
-        given = given_of(task)
+        inputs, given = task.inputs, given_of(task)
+        if None in inputs:  # an optional input that is not given
+            inputs = [operand for operand in inputs if operand is not None]
         issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
         if issue is None and launches.given not in (None, [*given]):
             self.launches.pop(key_of(task), None)  # such a call needs other launches from now on
@@ -391,7 +392,7 @@ def prepare_issue(
 
     def issue() -> None:
         """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
-        mark = stream.open_mark()
+        mark = stream.open or stream.open_mark()
         for order in reads:
             order.readers[stream] = mark
         for order in writes:
@@ -446,8 +447,9 @@ def issue_call(
         if x._ctx is not ctx:
             return None
         operands.append((x._chunk, x._offset, x._spec))
-    pool = lane.device.pool
-    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
+    outputs: list[Operand] = []
+    for spec in launches.specs:
+        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
     with lock:
         if not lane.busy.acquire(False):
             return None
