@@ -303,10 +303,8 @@ class Graph:
     def fits(self, memory: Sequence[Any]) -> bool:
         """True if the arrays lie where the graph needs them, and nobody has a result in the graph's
         own memory. memory: where they begin; None for a new one."""
-        for i, address in self.fixed.items():
-            pointer = memory[i]
-            if pointer is None or pointer.ptr != address:
-                return False
+        if any(memory[i] is None or memory[i].ptr != place for i, place in self.fixed.items()):
+            return False
         return all([spares is None or spares for spares in self.spares])
 
     def run(self, memory: Sequence[Any]) -> None:
@@ -397,6 +395,7 @@ class CapturedGraphs:
             return None
         try:
             self.graphs.append(Graph(lane, launches, memory, copied))
+            return self.graphs[-1]
         except Exception as problem:
             if is_short_of_memory(problem):
                 self.restart("there is no memory for a graph")
@@ -406,8 +405,7 @@ class CapturedGraphs:
                 self.restart(str(problem).splitlines()[0])
             else:
                 raise
-            return None
-        return self.graphs[-1]
+        return None
 
 
 def _free(graphs: list[Graph]) -> None:

@@ -184,15 +184,15 @@ def literal(value: Any, dtype: np.dtype) -> str:
     return f"{text}{f}"
 
 
-def convert(text: str, old: np.dtype, new: np.dtype) -> str:
+def convert(expr: str, old: np.dtype, new: np.dtype) -> str:
     """A value of one dtype as another."""
     if old == new or (old.char, new.char) == ("e", "f"):
-        return text
+        return expr
     if new.char == "e":
-        return f"rounded(({'double' if old.char == 'd' else 'float'}) ({text}))"
+        return f"rounded(({'double' if old.char == 'd' else 'float'}) ({expr}))"
     if new.kind == "b":
-        return f"(({text}) != 0)"
-    return f"({c_type(new)}) ({text})"
+        return f"(({expr}) != 0)"
+    return f"({c_type(new)}) ({expr})"
 
 
 def _parenthesize(text: str) -> str:
