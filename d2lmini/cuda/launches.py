@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 BLOCK = (THREADS, 1, 1)
 #: Bytes that a GPU moves in a microsecond, roughly.
 BYTES_PER_US = 2e6
+#: Ops that fill an array with a number. As programs they would keep the array.
+FILLS = ("_zeros", "_ones", "_full")
 #: Arrays of fewer bytes are kept for the next results.
 MOST_SPARE = 1 << 20
 
@@ -180,12 +182,16 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     steps of an optimizer. NotRecorded if it asks for something else."""
     recorder = Recorder()
     if isinstance(call, CallPlan):
-        if not call.outputs:
-            arrays = [recorder.empty(*spec) for spec in call.inputs]
-            attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else task.attrs
+        if not call.outputs or call.name in FILLS:
+            arrays = [recorder.empty(*spec) for spec in (*call.inputs, *call.outputs)]
+            attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else {**task.attrs}
+            if call.outputs:
+                attrs["out"] = arrays[-1]
             with recording_into(recorder):
-                call.kernel_on("cuda")(recorder, *arrays, **attrs)
+                call.kernel_on("cuda")(recorder, *arrays[: len(call.inputs)], **attrs)
             return recorder, len(arrays)
+        if not (call.inputs or given):
+            raise NotRecorded("it makes constants, which need not be kept")
         call = program_of(call, ctx, Arenas(ctx), task)
     program: Program = call
     arrays = [recorder.empty(*spec_of((node, 0))) for node in program.inputs]

@@ -283,13 +283,6 @@ class Machine(streams.Machine):
             if queue.pending:
                 work = queue.pending[0]
                 missing = [repr(wait) for wait in work.waits if not wait.done]
-                missing += [
-                    f"{other} on its way to the front of {other.queue}"
-                    for other in work.party
-                    if other.queue.pending[0] is not other
-                ]
-                if len(work.party) < work.size:
-                    missing.append(f"{work.size - len(work.party)} more ranks to call it")
                 lines.append(f"  {work}, which waits for {', '.join(missing)}")
         return "\n".join(lines)
 
@@ -302,24 +295,20 @@ class Machine(streams.Machine):
     # -- running
 
     def execute(self, work: Work) -> None:
-        """Run `work` and those that run together with it, the next on their queues."""
-        for part in work.party:
-            self.dequeue(part)
+        """Run `work`, the next on its queue."""
+        self.dequeue(work)
         try:
-            if not any(part.queue.device in self.lost for part in work.party):
-                for part in work.party:
-                    if part.run is not None or part.size > 1:
-                        self.strike(part.queue.device, part.name, "run")
-                for part in work.party:
-                    part.compute()
+            if work.queue.device not in self.lost:
+                if work.run is not None:
+                    self.strike(work.queue.device, work.name, "run")
+                work.compute()
         except CUDARuntimeError:
             pass  # its device is lost now; each wait for it raises
         except OrderError as error:
             self.report(error)
         except Exception as error:  # a kernel that fails is an illegal address at best
             self.lose(work.queue.device, 700, error)
-        for part in work.party:
-            part.finish()
+        work.finish()
         self.changed.notify_all()
 
     def finish(self) -> None:

@@ -33,7 +33,6 @@ class Queue(streams.Queue):
 class Work(streams.Work):
     """One entry of a queue.
 
-    party   works of several queues that run together or not at all (a collective), of `size`
     time_s  when it ran
     """
 
@@ -48,18 +47,12 @@ class Work(streams.Work):
         waits: Sequence[streams.Work] = (),
     ):
         super().__init__(queue, name, run, waits)
-        self.party = [self]
-        self.size = 1
         self.time_s = 0.0
 
     @property
     def is_ready(self) -> bool:
-        """True if it, and the works that run together with it, are the next on their queues, and
-        all that they wait for has run."""
-        return len(self.party) == self.size and all(
-            work.queue.pending[0] is work and all(wait.done for wait in work.waits)
-            for work in self.party
-        )
+        """True if it is the next on its queue, and all that it waits for has run."""
+        return self.queue.pending[0] is self and all(wait.done for wait in self.waits)
 
     def finish(self) -> None:
         super().finish()
