@@ -309,8 +309,10 @@ class Graph:
     def fits(self, memory: Sequence[Any]) -> bool:
         """True if the arrays lie where the graph needs them, and nobody has a result in the graph's
         own memory. memory: where they begin; None for a new one."""
-        if any(memory[i] is None or memory[i].ptr != place for i, place in self.fixed.items()):
-            return False
+        for i, address in self.fixed.items():
+            pointer = memory[i]
+            if pointer is None or pointer.ptr != address:
+                return False
         return all([spares is None or spares for spares in self.spares])
 
     def run(self, memory: Sequence[Any]) -> None:
