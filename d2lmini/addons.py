@@ -1,6 +1,6 @@
 """Add-ons: the parts of the library that the core does not need, each in a folder of its own.
 
-    cuda         GPUs by CuPy: streams, kernels, replayed graphs
+    cuda         GPUs by CuPy: streams, kernels, replayed graphs, NCCL
     distributed  several processes that train together
     onnx         nets as ONNX files
     compat       interfaces of older MXNet programs: `import mxnet`, `mx.io`, `Symbol.bind`,

@@ -8,7 +8,7 @@
 The names are MXNet's. Enabled are: the BLAS and the instruction sets that NumPy uses, LAPACK (NumPy
 brings it), arrays of more than 2**31 elements, and Python's handling of signals. MXNet's other
 libraries (MKLDNN, OPENCV, ...) are not used, so they are off. CUDA and CUDA_RTC (kernels compiled
-at run time) are on where CuPy finds a GPU. Virtual GPUs
+at run time) are on where CuPy finds a GPU, NCCL where its library is installed too. Virtual GPUs
 do not count as CUDA: `num_gpus()` tells whether there are devices.
 """
 
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from d2lmini import addons
 from d2lmini.device import devices
 
 __all__ = ["Feature", "Features", "feature_list"]
@@ -75,7 +76,8 @@ def feature_list() -> list[Feature]:
 def _of_gpus() -> set[str]:
     if not any(device.kind == "cuda" for device in devices.gpus()):
         return set()
-    return {"CUDA", "CUDA_RTC"}
+    has_nccl = addons.find("gpu").module.nccl() is not None
+    return {"CUDA", "CUDA_RTC"} | ({"NCCL"} if has_nccl else set())
 
 
 class Features(OrderedDict[str, Feature]):

@@ -8,7 +8,7 @@ needs no worker: its caller issues it.
 Read the modules in this order: `module` (where CuPy comes from), `streams` (marks on streams, and
 which stream waits for which), `memory` (the memory pool), `recorder` and `launches` (a program as a
 list of launches, and that as a CUDA graph), `stream_worker` (a stream, and on whose thread work is
-put on it), `device` (the complete device).
+put on it), `device` (the complete device), `nccl` (sums over GPUs).
 
 `kernels` holds the CUDA C; `ops` lists the ops that it is for; `emit_cuda` writes the
 fused groups of a compiled program; `products` calls cuBLAS.

@@ -26,6 +26,7 @@ from d2lmini.cuda import current, module
 from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
 from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
+from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
@@ -53,6 +54,7 @@ class CudaDevice(Device):
     """GPU number `ordinal` of CUDA under the name `ctx`.
 
     allocator  CuPy's memory pool for this GPU
+    sums       the lane that sums over this GPU and others; the GPUs of a sum share one lane
     dead       why the device is unusable; None while it works
     """
 
@@ -75,7 +77,10 @@ class CudaDevice(Device):
         return dict.fromkeys(self.runners(), 1)
 
     def runners(self) -> dict[tuple[Context, str], Any]:
-        return {(self.ctx, name): lane for name, lane in self._lanes.items()}
+        runners: dict[str, Any] = {**self._lanes}
+        if self.sums is not None and self.sums.ctx == self.ctx:
+            runners["sum"] = self.sums
+        return {(self.ctx, name): runner for name, runner in runners.items()}
 
     def lane_here(self) -> StreamWorker:
         """The lane whose task this thread runs."""
@@ -234,7 +239,12 @@ def find() -> list[Device]:
 
 def make_devices(n: int, found: int, memory: int | None = None) -> list[Device]:
     """n devices; device i is on GPU i % found, with at most `memory` bytes of arrays."""
-    return [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
+    made = [CudaDevice(gpu(i), i % found, memory) for i in range(n)]
+    if n > 1:
+        sums = NcclWorker(made)
+        for device in made:
+            device.sums = sums
+    return list(made)
 
 
 def _after_fork_in_child() -> None:

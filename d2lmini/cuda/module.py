@@ -12,7 +12,7 @@ Tests use a substitute made of NumPy (`tests/fakes`). The device uses these part
     cuda.runtime   getDeviceCount, getDeviceProperties, memGetInfo
     cuda           Device, Stream(non_blocking=True), Event, get_elapsed_time, MemoryPool,
                    using_allocator, alloc_pinned_memory, MemoryPointer.copy_from_device_async,
-                   UnownedMemory, memory.OutOfMemoryError; Stream.begin_capture, end_capture,
+                   UnownedMemory, memory.OutOfMemoryError, nccl; Stream.begin_capture, end_capture,
                    Graph.launch
     from_dlpack    and the DLPack methods of arrays
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
@@ -27,6 +27,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -106,6 +107,22 @@ def using(other: Any) -> Iterator[None]:
         yield
     finally:
         _found = before
+
+
+def nccl() -> Any:
+    """NCCL, NVIDIA's library for sums over GPUs, through CuPy; None if it is not installed."""
+    found = cupy()
+    if found is None:
+        return None
+    try:
+        library = getattr(found.cuda, "nccl", None)
+        if library is None:  # CuPy loads NCCL at the first use, and warns if it is missing
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                library = importlib.import_module(f"{found.__name__}.cuda.nccl")
+    except ImportError:
+        return None
+    return library if getattr(library, "available", False) else None
 
 
 def allow_tf32(allow: bool) -> bool:

@@ -40,6 +40,7 @@ class Device:
     memory   bytes that arrays may take there; None: all there is
     pool     its memory (`storage.pool_of` makes the pool at its first use)
     formulas the compiled programs of composed ops (`graph/formulas.py`), once there are some
+    sums     the lane on which a library sums over this device and others; None without one
     """
 
     kind = "?"
@@ -50,6 +51,7 @@ class Device:
         self.threads = threads
         self.memory = memory
         self.pool: Pool | None = None
+        self.sums: Any = None
         self.formulas: Any = None
 
     def lanes(self) -> dict[tuple[Context, str], int]:

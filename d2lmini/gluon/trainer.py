@@ -58,8 +58,8 @@ class Trainer:
     name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name, a KVStore or a
     KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
     KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
-    does not bring the sums to every device. compression_params: how gradients are compressed for a
-    KVStore 'device' (`kvstore.compression`).
+    NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
+    'device' (`kvstore.compression`).
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.

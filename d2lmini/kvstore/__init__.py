@@ -26,7 +26,7 @@ __all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create", "th
 
 
 def create(name: str = "local") -> Any:
-    """A KVStore: 'local' sums on the CPU, 'device' on the devices (see `local`);
+    """A KVStore: 'local' sums on the CPU, 'device' and 'nccl' on the devices (see `local`);
     'dist_sync' over all processes of a job (in the add-on `distributed`). Or the name of a
     registered class (`KVStoreBase.register`).
 
@@ -47,8 +47,12 @@ def create(name: str = "local") -> Any:
             f"KVStore {name!r} is unknown; 'dist_sync' trains with several processes, "
             "'local' and 'device' over the devices of one process"
         )
-    if kind == "nccl":
-        raise MXNetError("KVStore 'nccl' is left out; 'device' does the same without the library")
+    cuda = addons.find("gpu", required=False) if kind == "nccl" else None
+    if kind == "nccl" and (cuda is None or cuda.module.nccl() is None):
+        raise MXNetError(
+            "KVStore 'nccl' needs NVIDIA's library (pip install nvidia-nccl-cu12) and a GPU of "
+            "CUDA; 'device' does the same without it"
+        )
     if kind not in LOCAL + DEVICE:
         warn(f"KVStore type {name!r} is unknown; it works as 'local', as in MXNet")
     return KVStore(kind)

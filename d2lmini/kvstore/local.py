@@ -8,6 +8,7 @@ gets the new value.
     local    values lie and are summed on the CPU
     device   from its first push on, a value lies on one of the devices that push it: on the one
              that holds the fewest bytes so far, so that all links and devices share the work
+    nccl     the same where NVIDIA's library is installed, which sums for 'device' too (`allreduce`)
 
 A gradient is sent as soon as backward has written it, because the copy depends on nothing else;
 meanwhile the device goes on with backward. A float sum depends on the order of its terms: the
@@ -20,19 +21,22 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from d2lmini import engine
 from d2lmini import optimizer as opt
 from d2lmini.base import LeftOut, MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device import files
 from d2lmini.engine.scheduler import thread_state
+from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
 from d2lmini.kvstore.compression import Compression
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
 
 #: Names of the stores that sum on the CPU; see `create`.
 LOCAL = ("local", "local_allreduce_cpu", "local_update_cpu")
-DEVICE = ("device", "local_allreduce_device")
+DEVICE = ("device", "local_allreduce_device", "nccl")
 
 _ADD = registry["add_n"]
 
@@ -190,9 +194,12 @@ class KVStore(KVStoreBase):
                 thread_state.priority -= 1  # the scope restores it
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """`push`, then `pull` into `out`, or into the arrays of `value`."""
+        """`push`, then `pull` into `out`, or into the arrays of `value`; over CUDA devices as one
+        allreduce by NCCL if it is installed."""
         out = value if out is None else out
         self._pairs("pull", key, out)  # wrong ones are refused before the push
+        if self._spreads and self._updater is None and self._compression is None:
+            key, value, out = self._reduce_by_library(key, value, out, priority)
         self.push(key, value, priority)
         self.pull(key, out, priority)
 
@@ -205,13 +212,46 @@ class KVStore(KVStoreBase):
 
     # -- sums --------------------------------------------------------------------------------------
 
+    def _reduce_by_library(
+        self, key: Any, value: Any, out: Any, priority: int
+    ) -> tuple[Any, Any, Any]:
+        """Run the sums that a library computes; returns the other keys, values and outs."""
+        pairs, outs = self._pairs("push", key, value), dict(self._pairs("pull", key, out))
+        left = []
+        over: dict[tuple[Context, ...], list[tuple[int, Key, Sum]]] = {}  # nth, key, sum
+        for nth, (k, values) in enumerate(pairs):
+            if takes(values, outs[k]):
+                some = over.setdefault(tuple([x.context for x in values]), [])
+                some.append((nth, k, Sum(values, outs[k])))
+            else:
+                left.append((k, values))
+        for some in over.values():
+            for bucket in buckets([one_sum for *_, one_sum in some]):
+                with engine.prioritized(priority - some[bucket[0]][0]):
+                    all_reduce([some[i][2] for i in bucket])
+                    self._keep([some[i][1:] for i in bucket])
+        return [k for k, _ in left], [v for _, v in left], [outs[k] for k, _ in left]
+
+    def _keep(self, sums: list[tuple[Key, Sum]]) -> None:
+        """Make sums the values of their keys."""
+        alike = []
+        for k, one_sum in sums:
+            home = self._at_home(k, list(one_sum.sources))
+            result = next(y for y in one_sum.targets if y.context == home.context)
+            if result._spec == home._spec:
+                alike.append((result, home))
+            else:
+                result.copyto(home)
+        keep(alike)
+
     @property
     def _spreads(self) -> bool:
         return self.type in DEVICE
 
     def has_sums(self, contexts: list[Context]) -> bool:
-        """True if all devices get the sums, so that each should update its own weights."""
-        return False
+        """Would a library (NCCL) sum over these devices? Then each device should update its own
+        weights, because the sum is already there, and nothing travels back."""
+        return self._spreads and find_summer(contexts, [np.dtype(np.float32)]) is not None
 
     def _at_home(self, key: Key, values: list[NDArray]) -> NDArray:
         """The value of `key`, on the device where its sums are computed."""

@@ -12,7 +12,7 @@
 
 Names, parameters and rules are CuPy's: what CuPy has and our devices do not use is not here. The
 streams, the memory and the checks are `fakes.streams`; what follows is the hook that array
-functions go through.
+functions go through, and `nccl` has the collectives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda import products
-from fakes import cublas, cupy_arrays, dlpack
+from fakes import cublas, cupy_arrays, dlpack, nccl
 from fakes.cuda_cpp import CIntptr
 from fakes.cupy_arrays import ndarray, specs_of
 from fakes.cupy_module import cupy
@@ -202,7 +202,7 @@ def _empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray:
     return np.frombuffer(alloc_pinned_memory(like.nbytes), like.dtype, like.size).reshape(shape)
 
 
-def _namespaces(machine: Machine) -> dict[str, Any]:
+def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
     """What the module `cupy` has beside its array functions."""
     runtime = types.SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
@@ -240,6 +240,7 @@ def _namespaces(machine: Machine) -> dict[str, Any]:
         get_current_stream=get_current_stream,
         get_elapsed_time=get_elapsed_time,
         memory=names,
+        nccl=nccl.namespace(has_nccl),
         runtime=runtime,
         using_allocator=using_allocator,
     )
@@ -253,24 +254,24 @@ def _namespaces(machine: Machine) -> dict[str, Any]:
 
 @contextmanager
 def fake_cuda(
-    devices: int = 2, memory: int = 1 << 28, seed: int = 0, **options: Any
+    devices: int = 2, memory: int = 1 << 28, seed: int = 0, nccl: bool = True, **options: Any
 ) -> Iterator[Any]:
     """`devices` GPUs with `memory` bytes each; gives the module `cupy`, with `machine` and `cupyx`
-    beside CuPy's names. `options` are those of `Machine`. An OrderError
+    beside CuPy's names. `nccl`: is it installed? `options` are those of `Machine`. An OrderError
     that nobody noticed is raised at the end."""
     machine = Machine(devices, memory, seed, **options)
     machine.pool, machine.pinned_pool = MemoryPool(), PinnedMemoryPool()
     machine.allocator = machine.pool.malloc
     machine.compute_types = {}
-    with running(machine), _installed(machine):
+    with running(machine), _installed(machine, nccl):
         yield cupy
 
 
 @contextmanager
-def _installed(machine: Machine) -> Iterator[None]:
+def _installed(machine: Machine, nccl: bool) -> Iterator[None]:
     """The scope in which `machine` is what the module `cupy` works on."""
     names = {
-        **_namespaces(machine),
+        **_namespaces(machine, nccl),
         "machine": machine,
         "cupyx": types.SimpleNamespace(empty_pinned=_empty_pinned),
     }

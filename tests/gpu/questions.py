@@ -14,6 +14,10 @@ import pytest
 from gpu_kinds import logical_gpus
 
 from d2lmini import autograd, cpu, cpu_pinned, gluon, gpu, nd
+from d2lmini.cuda import module
+from d2lmini.cuda.nccl import NcclWorker
+from d2lmini.device.devices import device_of
+from d2lmini.kvstore.allreduce import Side
 
 #: The stand-ins for CUDA's libraries, where this runs on them (`stub/run.py behaviour`).
 STUB = "gpu_stub_boot" if "gpu_stub_boot" in sys.modules else ""
@@ -91,6 +95,26 @@ def test_two_logical_devices_compute_and_copy():
         for _ in range(20):
             x, y = y.as_in_context(contexts[0]) + 1, x.as_in_context(contexts[1]) + 1
         assert x.asnumpy().mean() == y.asnumpy().mean() == 21
+
+
+def test_nccl_sums_over_one_device():
+    if module.nccl() is None:
+        pytest.skip("NCCL is not installed: pip install nvidia-nccl-cu12")
+    device = device_of(gpu(0))
+    sums = NcclWorker([device])
+    x, y = nd.array(np.arange(1000), ctx=gpu(0)), nd.zeros((1000,), ctx=gpu(0))
+    nd.waitall()
+
+    class Task:
+        sides = (Side(gpu(0), (x._chunk,), (y._chunk,)),)
+
+        @staticmethod
+        def run() -> None:
+            sums.sum_up([gpu(0)], [[(x._chunk.data, y._chunk.data)]])
+
+    sums.run(Task)
+    assert sums.finish()
+    assert (y.asnumpy() == np.arange(1000)).all()
 
 
 def test_pinned_memory_there_and_back():

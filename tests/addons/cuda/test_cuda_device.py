@@ -51,7 +51,7 @@ def test_gpus_are_those_that_cupy_finds(cupy):
         assert nd.ones(2, ctx=gpu(1)).asnumpy().tolist() == [1, 1]
         assert gpu_memory_info(0) == (256 * MB, 256 * MB)
         features = runtime.Features()
-        assert features.is_enabled("CUDA")
+        assert features.is_enabled("CUDA") and features.is_enabled("NCCL")
         with pytest.raises(MXNetError, match=r"gpu\(2\) is not available: this process has 2 GPUs"):
             nd.ones(2, ctx=gpu(2))
     finally:
@@ -80,6 +80,7 @@ def test_without_gpus_an_array_there_says_what_is_missing(count, message):
             nd.ones(2, ctx=gpu(0))
         with pytest.raises(MXNetError, match=message), logical_gpus(1):
             pass
+        assert module.nccl() is None
 
 
 def test_tf32_is_off_until_it_is_allowed(cupy, gpus):
@@ -140,6 +141,7 @@ def test_devices_that_share_a_gpu_sum_by_copies(cupy):
         outs = [nd.full((3, 2), i + 1, ctx=ctx) for i, ctx in enumerate(contexts)]
         store.pushpull("w", outs)
         assert [x.asnumpy().tolist() for x in outs] == [[[6, 6]] * 3] * 3
+        assert not cupy.machine.issued["allReduce"]
 
 
 def test_devices_end_with_their_scope(cupy):

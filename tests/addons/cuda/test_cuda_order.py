@@ -174,13 +174,14 @@ needs_kernels = pytest.mark.skipif(
 
 @needs_kernels
 @pytest.mark.parametrize("hybridize", [False, True])
-@pytest.mark.parametrize("kvstore", ["device", "local"])
+@pytest.mark.parametrize("kvstore", ["device", "device without NCCL", "local"])
 def test_training_on_gpus_equals_training_on_the_cpu(kvstore: str, hybridize: bool):
     """Forward, backward, sums of gradients while backward goes on, steps of all parameters."""
+    kind, _, without_nccl = kvstore.partition(" without ")
     expected = train([cpu()])
     for seed, ctxs in enumerate(([gpu(0)], [gpu(0), gpu(1)], [cpu(), gpu(1)])):
-        with two_gpus(seed) as machine:
-            trained = train(ctxs, kvstore, hybridize)
+        with two_gpus(seed, nccl=not without_nccl) as machine:
+            trained = train(ctxs, kind, hybridize)
             assert not machine.errors, f"{ctxs}, seed {seed}"
         for values, (want,) in zip(trained, expected, strict=True):
             for got in values:

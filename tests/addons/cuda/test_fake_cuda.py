@@ -10,7 +10,7 @@ import fakes.streams.machine
 import numpy as np
 import pytest
 from fakes.cuda import fake_cuda
-from fakes.streams.errors import CUDARuntimeError
+from fakes.streams.errors import CUDARuntimeError, DeadlockError
 from labs.streams import OrderError
 
 SEEDS = range(40)
@@ -97,6 +97,41 @@ def test_a_fault_on_the_device_is_sticky_and_of_that_device(seed: int):
         with cupy.cuda.Device(1), second:
             second.wait_event(event)
             assert cupy.ones(3).get(second).tolist() == [1] * 3
+
+
+# -- collectives -----------------------------------------------------------------------------------
+
+
+def ranks(cupy, n: int):
+    """n devices: communicators, streams, an array [rank, rank] on each."""
+    streams = streams_of(cupy, *range(n))
+    arrays = []
+    for i, stream in enumerate(streams):
+        with cupy.cuda.Device(i), stream:
+            arrays.append(cupy.full(2, float(i), "float32"))
+    return cupy.cuda.nccl.NcclCommunicator.initAll(list(range(n))), streams, arrays
+
+
+def test_a_deadlock_is_found_and_explained():
+    """Two cliques of the same devices, met in different order by their streams."""
+    with (
+        pytest.raises(DeadlockError, match="on its way to the front"),
+        fake_cuda(devices=2, patience_s=0.05, seed=3) as cupy,
+    ):
+        nccl = cupy.cuda.nccl
+        comms, streams, arrays = ranks(cupy, 2)
+        others = nccl.NcclCommunicator.initAll([0, 1])
+        with pytest.raises(DeadlockError) as error:
+            for first, second in ((comms[0], others[1]), (others[0], comms[1])):
+                nccl.groupStart()
+                for comm, i in ((first, 0), (second, 1)):
+                    ptr = arrays[i].data.ptr
+                    comm.allReduce(ptr, ptr, 2, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, streams[i].ptr)
+                nccl.groupEnd()
+            event = marked(cupy, streams[0])
+            while not event.done:  # asking again and again is told too
+                pass
+        assert str(error.value).count("'allReduce'") == 4
 
 
 # -- graphs ----------------------------------------------------------------------------------------
