@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 BLOCK = (THREADS, 1, 1)
 #: Bytes that a GPU moves in a microsecond, roughly.
 BYTES_PER_US = 2e6
+#: Ops that fill an array with a number. As programs they would keep the array.
+FILLS = ("_zeros", "_ones", "_full")
 #: Arrays of fewer bytes are kept for the next results.
 MOST_SPARE = 1 << 20
 
@@ -180,14 +182,16 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     steps of an optimizer. NotRecorded if it asks for something else."""
     recorder = Recorder()
     if isinstance(call, CallPlan):
+        if not call.outputs or call.name in FILLS:
+            arrays = [recorder.empty(*spec) for spec in (*call.inputs, *call.outputs)]
+            attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else {**task.attrs}
+            if call.outputs:
+                attrs["out"] = arrays[-1]
+            with recording_into(recorder):
+                call.kernel_on("cuda")(recorder, *arrays[: len(call.inputs)], **attrs)
+            return recorder, len(arrays)
         if not (call.inputs or given):
             raise NotRecorded("it makes constants, which need not be kept")
-        if not call.outputs:
-            arrays = [recorder.empty(*spec) for spec in call.inputs]
-            attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else task.attrs
-            with recording_into(recorder):
-                call.kernel_on("cuda")(recorder, *arrays, **attrs)
-            return recorder, len(arrays)
         call = program_of(call, ctx, Arenas(ctx), task)
     program: Program = call
     arrays = [recorder.empty(*spec_of((node, 0))) for node in program.inputs]
@@ -399,6 +403,7 @@ class CapturedGraphs:
             return None
         try:
             self.graphs.append(Graph(lane, launches, memory, copied))
+            return self.graphs[-1]
         except Exception as problem:
             if is_short_of_memory(problem):
                 self.restart("there is no memory for a graph")
@@ -408,8 +413,7 @@ class CapturedGraphs:
                 self.restart(str(problem).splitlines()[0])
             else:
                 raise
-            return None
-        return self.graphs[-1]
+        return None
 
 
 def _free(graphs: list[Graph]) -> None:

@@ -48,7 +48,7 @@ class _Found(NamedTuple):
     """CuPy's module, how many GPUs CuPy finds, and why there are none."""
 
     cupy: Any
-    count: int
+    gpus: int
     missing: str
 
 
@@ -58,12 +58,12 @@ _found: _Found | None = None
 def cupy() -> Any:
     """The CuPy module; None if it is not installed or finds no usable GPU."""
     found = _look()
-    return found.cupy if found.count else None
+    return found.cupy if found.gpus else None
 
 
 def count() -> int:
     """How many GPUs CuPy finds."""
-    return _look().count
+    return _look().gpus
 
 
 def missing() -> str:

@@ -311,11 +311,10 @@ def library_of(xp: Any) -> Any:
     taken for cuBLAS itself."""
     if isinstance(xp, Recording):
         return xp
-    if xp not in libraries:
-        with _lock:
-            if xp not in libraries:
-                try:
-                    libraries[xp] = Library(xp)
-                except (AttributeError, OSError):
-                    libraries[xp] = None
-    return libraries[xp]
+    with _lock:
+        if xp not in libraries:
+            try:
+                libraries[xp] = Library(xp)
+            except (AttributeError, OSError):
+                libraries[xp] = None
+        return libraries[xp]

@@ -13,10 +13,10 @@ program asks of CuPy cannot be written down: `NotRecorded`.
 >>> x, y = recorder.empty((2, 3), "float32"), recorder.empty((2, 3), "float32")
 >>> double(recorder, y.size, x, y.reshape(-1)[2:], 4)
 >>> recorder.steps
-[Step(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice(const float* x, float* y, int n)>, grid=(1, 1, 1), numbers=(4,), bind=None)]
+[Step(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice>, grid=(1, 1, 1), numbers=(4,), bind=None)]
 >>> _ = x + y                                 # by a generated kernel
 >>> recorder.steps[1].kernel
-<Kernel add_kernel(const float* x0, const float* x1, float* y0, int n)>
+<Kernel add_kernel>
 >>> x.sum()
 Traceback (most recent call last):
     ...

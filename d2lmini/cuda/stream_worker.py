@@ -178,8 +178,9 @@ class StreamWorker:
         launches = None if task.callee is None else self.launches.get(key_of(task))
         if launches is None:
             return None
-        inputs = [operand for operand in task.inputs if operand is not None]
-        given = given_of(task)
+        inputs, given = task.inputs, given_of(task)
+        if None in inputs:  # an optional input that is not given
+            inputs = [operand for operand in inputs if operand is not None]
         issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
         if issue is None and launches.given not in (None, [*given]):
             self.launches.pop(key_of(task), None)  # such a call needs other launches from now on
@@ -250,16 +251,6 @@ class StreamWorker:
         event = self.device.xp.cuda.Event()
         event.record(self.stream.handle)
         return event
-
-    def check_errors(self, seq: int) -> None:
-        """Check that the device was healthy when it did the work before mark `seq`, which other
-        threads have seen pass; MXNetError if the device failed."""
-        stream = self.stream
-        if seq <= stream.passed:
-            return
-        if stream.last is not None:
-            self.check(stream.last)
-        stream.passed = max(stream.passed, seq)
 
     @contextmanager
     def enter_scope(self) -> Iterator[None]:
@@ -400,7 +391,7 @@ def prepare_issue(
 
     def issue() -> None:
         """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
-        mark = stream.open_mark()
+        mark = stream.open or stream.open_mark()
         for order in reads:
             order.readers[stream] = mark
         for order in writes:
@@ -455,8 +446,9 @@ def issue_call(
         if x._ctx is not ctx:
             return None
         operands.append((x._chunk, x._offset, x._spec))
-    pool = lane.device.pool
-    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
+    outputs: list[Operand] = []
+    for spec in launches.specs:
+        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
     with lock:
         if not lane.busy.acquire(False):
             return None

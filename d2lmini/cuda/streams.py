@@ -35,9 +35,6 @@ from typing import Any
 
 from d2lmini.engine.core import Var, lock
 
-#: The empty set of marks, shared by all StreamOrders without marks.
-_NONE: dict[Stream, int] = {}
-
 #: The shortest and the longest interval between two queries of an event.
 _POLL_S, _MAX_POLL_S = 1e-5, 1e-3
 
@@ -137,7 +134,7 @@ class StreamOrder:
     def __init__(self) -> None:
         self.writer: StreamMark | None = None
         self.readers: dict[Stream, StreamMark] = {}
-        self.unverified: dict[Stream, int] = _NONE
+        self.unverified: dict[Stream, int] = {}
 
     def record_write(self, mark: StreamMark, unverified: dict[Stream, int]) -> None:
         """Record the last writer, and the marks of other GPUs that the new values depend on."""
@@ -167,7 +164,9 @@ class StreamOrder:
 def check_unverified(unverified: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in unverified.items():
-        stream.lane.check_errors(seq)
+        if seq > stream.passed:
+            stream.lane.check(stream.last)
+            stream.passed = max(stream.passed, seq)
 
 
 class Stream:
@@ -279,12 +278,10 @@ class Stream:
     def begin(self, reads: Iterable[Var], writes: Iterable[Var]) -> None:
         """Make the work that will be put here come after its dependencies."""
         marks: list[StreamMark] = []
-        for var in reads:
-            if var.order is not None:
-                marks += var.order.marks(False)
-        for var in writes:
-            if var.order is not None:
-                marks += var.order.marks(True)
+        for variables, write in ((reads, False), (writes, True)):
+            for var in variables:
+                if var.order is not None:
+                    marks += var.order.marks(write)
         if marks:
             self.wait(marks)
 
@@ -306,19 +303,13 @@ class Stream:
 
     def unverified(self, reads: Iterable[Var]) -> dict[Stream, int]:
         """The marks of other GPUs that results computed from `reads` depend on."""
-        found = _NONE
-        for var in reads:
-            order = var.order
-            if order is None or (order.writer is None and not order.unverified):
-                continue
+        found: dict[Stream, int] = {}
+        for order in [var.order for var in reads if var.order is not None]:
             marks = [*order.unverified.items()]
-            writer = order.writer
-            if writer is not None and writer.stream.device is not self.device:
-                marks.append((writer.stream, writer.seq))
+            if order.writer is not None:
+                marks.append((order.writer.stream, order.writer.seq))
             for stream, seq in marks:
                 if stream.device is not self.device and seq > stream.passed:
-                    if found is _NONE:
-                        found = {}
                     found[stream] = max(seq, found.get(stream, 0))
         return found
 

@@ -180,23 +180,21 @@ class Scheduler:
             self._push_deferred()
         return True
 
-    def _claim(self, task: Task, hand_out: bool = True) -> bool:
-        """Claim the Vars of `task`; True if it is ready. Then it is handed out, or the caller runs
-        it (lock held)."""
+    def _claim(self, task: Task) -> None:
+        """Claim the Vars of `task`; if it is ready, hand it out (lock held)."""
         try:
             self._sequence += 1
             task.seq = self._sequence
-            ready = core.claim(task)
+            is_ready = core.claim(task)
             self.pending.add(task)
             self.budget.pin(task)
             if instrument.listeners:
                 instrument.emit("push", task)
-            if ready and hand_out:
+            if is_ready:
                 self._dispatch([task])
         except BaseException:
             self._mend(task)
             raise
-        return ready
 
     def _is_for_later(self, task: Task) -> bool:
         """True if `task` must be pushed later. It is deferred if a finalizer pushes it while its

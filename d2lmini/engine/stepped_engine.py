@@ -183,10 +183,9 @@ class SteppedEngine(Engine):
         while not self._enter(task, user):
             self.pause(task)
 
-    def _claim(self, task: Task, hand_out: bool = True) -> bool:
-        is_ready = super()._claim(task, hand_out)
+    def _claim(self, task: Task) -> None:
+        super()._claim(task)
         self._operation(task)
-        return is_ready
 
     def _operation(self, task: Task) -> SteppedOperation:
         """The record of `task`, made when the task is pushed."""

@@ -96,7 +96,6 @@ def some_gpus(
         from fakes.cuda import fake_cuda
 
         from d2lmini.cuda import module
-        from d2lmini.cuda.device import logical_gpus
 
         cupy = (
             real_cupy() if kind == "cuda" else stack.enter_context(fake_cuda(max(n, 1), seed=seed))

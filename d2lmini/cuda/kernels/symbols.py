@@ -55,10 +55,6 @@ class Parameter(float):
 
     place: int
 
-    @property
-    def name(self) -> str:
-        return f"p{self.place}"
-
 
 class Value(NamedTuple):
     """A value: the line of C that computes it (a reduction has none), the values in that line, its
@@ -71,7 +67,7 @@ class Value(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """A reduction: sum, mean, max or min of an expression, and the dtype of the result."""
+    """The sum, mean, max or min of an expression, and the dtype of the result."""
 
     kind: str
     source: str
@@ -154,7 +150,7 @@ class Body:
     def number(self, value: Any, dtype: np.dtype) -> str:
         """The text of a number."""
         if isinstance(value, Parameter):
-            name = f"{value.name}{dtype.char}"
+            name = f"p{value.place}{dtype.char}"
             self.parameters[name] = (dtype, value.place)
             return name
         return literal(value, dtype)
@@ -188,15 +184,15 @@ def literal(value: Any, dtype: np.dtype) -> str:
     return f"{text}{f}"
 
 
-def convert(text: str, old: np.dtype, new: np.dtype) -> str:
+def convert(expr: str, old: np.dtype, new: np.dtype) -> str:
     """A value of one dtype as another."""
     if old == new or (old.char, new.char) == ("e", "f"):
-        return text
+        return expr
     if new.char == "e":
-        return f"rounded(({'double' if old.char == 'd' else 'float'}) ({text}))"
+        return f"rounded(({'double' if old.char == 'd' else 'float'}) ({expr}))"
     if new.kind == "b":
-        return f"(({text}) != 0)"
-    return f"({c_type(new)}) ({text})"
+        return f"(({expr}) != 0)"
+    return f"({c_type(new)}) ({expr})"
 
 
 def _parenthesize(text: str) -> str:
@@ -207,6 +203,9 @@ def _parenthesize(text: str) -> str:
 
 class Names(SymbolicModule):
     """The module. Each call of a ufunc is a line in the body of the trace."""
+
+    convert = staticmethod(convert)
+    constant = staticmethod(literal)
 
     def call(
         self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
@@ -225,12 +224,6 @@ class Names(SymbolicModule):
 
     def operand(self, value: Any) -> Any:
         return float if isinstance(value, Parameter) else super().operand(value)
-
-    def convert(self, expr: str, old: np.dtype, new: np.dtype) -> str:
-        return convert(expr, old, new)
-
-    def constant(self, value: Any, dtype: np.dtype) -> str:
-        return literal(value, dtype)
 
     def choose(self, condition: Proxy, x: Any, y: Any, dtype: np.dtype) -> Proxy:
         body = next(a.body for a in (condition, x, y) if isinstance(a, Proxy) and a.body)

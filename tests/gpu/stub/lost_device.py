@@ -34,6 +34,7 @@ def fail(way: str) -> None:
 
     # isort: split
     from d2lmini import MXNetError, gpu, nd
+    from d2lmini.cuda.streams import check_unverified
     from d2lmini.device.devices import device_of
 
     x = nd.ones((1000,), ctx=gpu(0)) + 1
@@ -50,7 +51,7 @@ def fail(way: str) -> None:
         "wait": lambda: y.wait_to_read(),
         "asnumpy": lambda: y.asnumpy(),
         "waitall": lambda: nd.waitall(),
-        "confirm": lambda: lane.check_errors(lane.stream.seq),
+        "confirm": lambda: check_unverified({lane.stream: lane.stream.seq}),
         "issue": lambda: y.wait_to_read(),
         "exit": lambda: None,
     }
