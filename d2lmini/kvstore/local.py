@@ -48,9 +48,8 @@ from d2lmini.base import LeftOut, MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device import files
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep
+from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
 from d2lmini.ndarray import NDArray
-from d2lmini.onnx.writer import takes
 from d2lmini.ops.core import invoke, registry
 
 #: Names of the stores that sum on the CPU; see `create`.

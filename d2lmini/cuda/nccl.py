@@ -1,0 +1,137 @@
+"""Sums over GPUs by NCCL: every array gets the sum of all, one collective call instead of copies.
+
+NCCL has rules: if one thread drives several GPUs, its calls for all of them form one group; a
+communicator is used by one thread; and all GPUs must run collectives in the same order. So all sums
+of the process are tasks of one lane, "sum", of the first GPU: one thread, with a stream on every
+GPU. The order of this thread's calls is the order on every GPU.
+
+A sum reads and writes memory of several devices, and leaves a mark on a stream of each device: it
+is ordered like any other task (`streams`), each array on its own device.
+
+NCCL is available if CuPy finds it (`pip install nvidia-nccl-cu12`). Without NCCL, or where two
+devices share a GPU, a KVStore sums by copies, as on any devices.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from d2lmini.base import MXNetError
+from d2lmini.context import Context
+from d2lmini.cuda import module
+from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.engine.core import Task
+
+if TYPE_CHECKING:
+    from d2lmini.kvstore.allreduce import Side
+
+_DTYPES = {
+    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "int64": "NCCL_INT64",
+    "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
+}  # fmt: skip
+
+
+class NcclWorker:
+    """The lane that runs the sums; see this module."""
+
+    def __init__(self, devices: Sequence[Any]):
+        self.ctx = devices[0].ctx  # the device that the lane belongs to
+        self._library = module.nccl()
+        self._lanes = {device.ctx: StreamWorker(device, "sum") for device in devices}
+        self._cliques: dict[tuple[int, ...], list[Any]] = {}
+        self._busy = threading.Lock()
+
+    def can_sum(self, contexts: Sequence[Context], dtype: np.dtype) -> bool:
+        """True if NCCL can sum arrays of this dtype over these devices."""
+        lanes = [self._lanes.get(ctx) for ctx in contexts]
+        ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
+        return (
+            self._library is not None and len(ordinals) == len(lanes) > 1 and dtype.name in _DTYPES
+        )
+
+    # -- called by the engine ----------------------------------------------------------------------
+
+    def run(self, task: Task) -> None:
+        """Run `task`, which has `sides` and calls `sum_up`, behind all its arrays' dependencies."""
+        sides: Sequence[Side] = task.sides  # type: ignore[attr-defined]
+        lanes = [self._lanes[side.ctx] for side in sides]
+        for lane in lanes:
+            lane.device.check()
+        with self._busy, lanes[0].enter_scope():
+            for lane, side in zip(lanes, sides):
+                self._call_for(lane, partial(lane.stream.begin, side.reads, side.writes))
+            try:
+                task.run()
+            except Exception as problem:
+                raise self._explain(lanes, problem) from None
+            finally:
+                self._mark(lanes, sides)
+
+    @staticmethod
+    def _call_for(lane: StreamWorker, call: Callable[[], Any]) -> Any:
+        """Run the part that concerns one device; that device explains an error."""
+        try:
+            return call()
+        except Exception as problem:
+            raise lane.device.task_error(problem) from None
+
+    @staticmethod
+    def _explain(lanes: Sequence[StreamWorker], problem: Exception) -> Exception:
+        """The error of a call that concerns several devices: each device is queried, and the failed
+        one explains the error. If none has failed, NCCL's own message is kept."""
+        for lane in lanes:
+            last = lane.stream.last
+            try:
+                if last is not None:
+                    lane.check(last)
+            except MXNetError as failure:
+                return failure
+        return lanes[0].device.task_error(problem)
+
+    @staticmethod
+    def _mark(lanes: Sequence[StreamWorker], sides: Sequence[Side]) -> None:
+        reads = [var for side in sides for var in side.reads]
+        # Before any order is overwritten.
+        unverified = [lane.stream.unverified(reads) for lane in lanes]
+        for lane, side, marks in zip(lanes, sides, unverified):
+            with lane.device.xp.cuda.Device(lane.device.ordinal):
+                end = partial(lane.stream.end, side.reads, side.writes, marks)
+                NcclWorker._call_for(lane, end)
+
+    def finish(self, deadline: float | None = None) -> bool:
+        """Block until all sums are done; False at the deadline."""
+        return all([lane.finish(deadline) for lane in self._lanes.values()])
+
+    # -- called by tasks ---------------------------------------------------------------------------
+
+    def sum_up(
+        self, contexts: Sequence[Context], sums: Sequence[Sequence[tuple[Any, Any]]]
+    ) -> None:
+        """Put the sums on the streams as one NCCL group: in each sum every device's second array
+        becomes the sum of all first arrays."""
+        lanes = [self._lanes[ctx] for ctx in contexts]
+        nccl = self._library
+        communicators = self._clique([lane.device.ordinal for lane in lanes])
+        nccl.groupStart()
+        try:
+            for arrays in sums:
+                dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
+                for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
+                    communicator.allReduce(
+                        source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,
+                        lane.stream.handle.ptr,
+                    )  # fmt: skip
+        finally:
+            nccl.groupEnd()
+
+    def _clique(self, ordinals: list[int]) -> list[Any]:
+        """The communicators over these GPUs, made once by the thread that uses them."""
+        key = (threading.get_ident(), *ordinals)
+        if key not in self._cliques:
+            self._cliques[key] = self._library.NcclCommunicator.initAll(ordinals)
+        return self._cliques[key]
