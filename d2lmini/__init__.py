@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from d2lmini import addons, base, context, engine
@@ -83,17 +84,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# `num_gpus` asks the devices, one floor up.
-base.loaders["devices"] = lambda: importlib.import_module("d2lmini.device.devices")
-base.loaders["compiled_formula"] = lambda: (
-    importlib.import_module("d2lmini.graph.program").compiled_formula
-)
-base.loaders["CachedOp"] = lambda: importlib.import_module("d2lmini.graph.cached_op").CachedOp
-base.loaders["np"] = lambda: importlib.import_module("d2lmini.np")
-base.loaders["npx"] = lambda: importlib.import_module("d2lmini.npx")
-base.loaders["np.ndarray"] = lambda: importlib.import_module("d2lmini.np.arrays").ndarray
-base.loaders["np.Traced"] = lambda: importlib.import_module("d2lmini.np.arrays").TracedNumpy
-base.loaders["get_symbol"] = lambda: importlib.import_module("d2lmini.graph.cached_op").get_symbol
+# What lower floors ask for, and higher floors define: `num_gpus` asks the devices, one floor up.
+_LOADED = {
+    "devices": "d2lmini.device.devices",
+    "compiled_formula": "d2lmini.graph.program:compiled_formula",
+    "CachedOp": "d2lmini.graph.cached_op:CachedOp",
+    "np": "d2lmini.np",
+    "npx": "d2lmini.npx",
+    "np.ndarray": "d2lmini.np.arrays:ndarray",
+    "np.Traced": "d2lmini.np.arrays:TracedNumpy",
+    "get_symbol": "d2lmini.graph.cached_op:get_symbol",
+}
+base.loaders.update({name: partial(addons.load, path) for name, path in _LOADED.items()})
 
 __all__ = [
     "AttrScope", "Benchmark", "Context", "MXNetError", "autograd", "base", "context", "cpu",

@@ -88,7 +88,7 @@ def find(hook: str, required: bool = True) -> Any:
     """The object that an add-on provides for a hook of the core. If the add-on is missing:
     MXNetError, or None unless `required`."""
     try:
-        return _load(HOOKS[hook])
+        return load(HOOKS[hook])
     except ModuleNotFoundError as problem:
         message = _explain(hook, problem)
         if not required:
@@ -108,14 +108,15 @@ def attribute_of(module: str, name: str) -> Any:
     if provider is None:
         raise missing_attribute(module, name, names_of(module))
     try:
-        value = _load(provider)
+        value = load(provider)
     except ModuleNotFoundError as problem:
         raise AttributeError(_explain(f"{module}.{name}", problem)) from problem
     setattr(sys.modules[module], name, value)
     return value
 
 
-def _load(provider: str) -> Any:
+def load(provider: str) -> Any:
+    """The object of "module:name", or the module."""
     module, _, name = provider.partition(":")
     found = import_module(module)
     return getattr(found, name) if name else found

@@ -40,7 +40,6 @@ LEFT_OUT = {
         preloaded_multi_* multi_lars mp_lamb_update_phase*
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
     "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
-    "as all of MXNet's custom operators": "Custom",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
     "as all of MXNet's densities": "*random_pdf_*",
     "as few programs use it": """
@@ -139,7 +138,7 @@ LEFT_OUT = {
     "d2lmini writes ONNX files and does not read them; onnxruntime runs them": """
         onnx2mx import_model* import_to_gluon* get_model_metadata*""",
     "as all of MXNet's custom operators; d2lmini.ops.core.op makes operators in Python": """
-        operator rtc library tvmop torch""",
+        operator rtc library tvmop torch Custom""",
     "as is the interface before Gluon; gluon.Trainer and a loop do the same": """
         callback executor_manager model module mod mon rnn
         BatchEndParam FeedForward DataParallelExecutorManager LogValidationMetricsCallback

@@ -36,7 +36,7 @@ from typing import Any
 from d2lmini.draw.picture import DrawnPicture, Picture
 from d2lmini.profiler.summary import in_time
 from d2lmini.widgets.background_job import BackgroundJob
-from d2lmini.widgets.panel import MISSING, Control, Panel, control, word
+from d2lmini.widgets.panel import MISSING, Panel, control, word
 
 #: This many runs are drawn, the last ones.
 MOST = 12
@@ -95,13 +95,10 @@ class Experiment(Panel):
                 "choices or a value"
             ) from None
         self._given = parameters
-        controls: list[Control] = []
-        for name, given in parameters.items():
-            known = wanted.parameters.get(name)
-            made = control(name, given, MISSING if known is None else known.default)
-            controls += [made] if made else []
-        super().__init__(controls)
-        over = ", ".join(control.name for control in controls)
+        defaults = {name: parameter.default for name, parameter in wanted.parameters.items()}
+        made = [control(n, given, defaults.get(n, MISSING)) for n, given in parameters.items()]
+        super().__init__(list(filter(None, made)))
+        over = ", ".join(control.name for control in self.controls)
         self.words = f"experiment {self.name}" + (f" over {over}" if over else "")
         self.run()
 

@@ -7,7 +7,7 @@ Two candidates that should differ and do not have a reason, most often one of th
 - pushing takes longer than what is pushed    "9 us of work under 14 us of pushing"
 - most of it is a single operation, or one worker runs them all, or there is one core
 - the first alone keeps all cores busy        (a product of matrices shares itself out)
-- another program took a core                 "one of the two cores was busy with something else"
+- another program took a core                 "1 of the 2 cores was busy with something else"
 - the rounds scatter                          a difference below that cannot be seen
 
 `causes` lists all that the measurements support, the surest first; a verdict quotes the first.
@@ -67,11 +67,6 @@ class Observed:
     workers: int
     longest: tuple[str, float]
     waits: dict[str, tuple[float, float]]
-
-    @property
-    def issue_s(self) -> float:
-        """The caller's own time: pushing, and whatever the function computes itself."""
-        return self.returned_s - self.wait_s
 
     @property
     def total_s(self) -> float:
@@ -148,8 +143,6 @@ _RULES = 0.7
 #: Rounds whose ratios lie this far apart hide a difference that a reader would expect to see.
 _SCATTER = 1.3
 
-_NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
-
 
 def causes(verdict: Verdict, name: str, other: str) -> list[str]:
     """Why no difference between `name` and `other` was measured, the surest cause first; only
@@ -208,10 +201,11 @@ def _pushing(verdict: Verdict, name: str, other: str) -> Iterator[str]:
 
 def _nothing_beside(name: str, ours: Observed) -> Iterator[str]:
     """The operations run one at a time."""
-    if ours.inline == ours.operations >= 2 and ours.issue_s > _RULES * ours.total_s:
+    enough_s = _RULES * ours.total_s
+    if ours.inline == ours.operations >= 2 and ours.returned_s - ours.wait_s > enough_s:
         yield f"all operations of {name} ran where they were called, and so nothing ran beside them"
         return
-    run_s, enough_s = ours.work_s + ours.inline_s, _RULES * ours.total_s
+    run_s = ours.work_s + ours.inline_s
     longest, longest_s = ours.longest
     if longest_s > enough_s:
         # Several operations as long as that ran at the same time, or one of many was delayed.
@@ -232,12 +226,11 @@ def _from_the_machine(verdict: Verdict, name: str, other: str) -> Iterator[str]:
         yield "this process has one core"
     elif cores is not None:
         if busy is not None and busy > 0.85 * cores:
-            yield f"{other} alone keeps {busy:.1f} of the {_number(cores)} cores busy"
+            yield f"{other} alone keeps {busy:.1f} of the {cores} cores busy"
         if elsewhere is not None and elsewhere >= 0.5:
             taken = min(max(int(elsewhere + 0.4), 1), cores)
             were = "was" if taken == 1 else "were"
-            of = "both" if taken == cores == 2 else f"{_number(taken)} of the {_number(cores)}"
-            yield f"{of} cores {were} busy with something else"
+            yield f"{taken} of the {cores} cores {were} busy with something else"
     ratio = verdict.between(name, other)
     if _scatters(ratio):
         seen = max(ratio.high, 1 / ratio.low)
@@ -254,7 +247,3 @@ def duration(seconds: float) -> str:
         return "0 s"
     digits = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")
     return f"{digits} {unit}"
-
-
-def _number(n: int) -> str:
-    return _NUMBERS[n] if n < len(_NUMBERS) else str(n)

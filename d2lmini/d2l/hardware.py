@@ -110,10 +110,8 @@ class Machine:
         cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
         lines = [f"machine: {cores}, {self.memory_bytes / 1e9:.3g} GB of memory"]
         if self.busy:
-            lines += [
-                f"machine: busy: other programs used {self.elsewhere:.1f} cores meanwhile, so",
-                "machine: rates may be too low, and times too long",
-            ]
+            words = f"other programs used {self.elsewhere:.1f} cores meanwhile"
+            lines.append(f"machine: busy: {words}, so figures may be too low")
         return "\n".join([*lines, *(f"{name:{width}} {figure:>12}" for name, figure in rows)])
 
     __repr__ = __str__

@@ -236,11 +236,11 @@ class Verdict:
         """The finding in words; "1.9 times faster" means 1/1.9 of the time. If no difference is
         measurable, the sentence explains why, where the measurements allow."""
         first, *others = self.names
-        setting = _count(self.rounds, "round")
+        setting = f"{self.rounds} round{'s' * (self.rounds != 1)}"
         if self.rounds < MIN_ROUNDS:
             setting += f", at least {MIN_ROUNDS} are needed"
         if self.blas_threads is not None:
-            setting += ", " + _count(self.blas_threads, "BLAS thread")
+            setting += f", {self.blas_threads} BLAS thread{'s' * (self.blas_threads != 1)}"
         if self.rounds < MIN_ROUNDS:
             return f"too few rounds to compare {first} and {' and '.join(others)} ({setting})"
         # Where no difference is found, the load is among the causes.
@@ -308,7 +308,3 @@ def _interval_rank(n: int, missed_at_most: float = MISSED) -> int:
 def _digits(ratio: float) -> int:
     """The number of decimals to print: 1.08, 1.9, 19."""
     return 0 if ratio >= 10 else 1 if ratio >= 1.25 else 2
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" + ("" if n == 1 else "s")

@@ -138,10 +138,10 @@ def test_most_is_one_operation(machine):
     ("cores", "busy", "words"),
     [
         (2, 0.4, None),
-        (2, 0.6, "one of the two cores was busy with something else"),
-        (2, 1.5, "one of the two cores was busy with something else"),
-        (2, 1.8, "both cores were busy with something else"),
-        (4, 1.8, "two of the four cores were busy with something else"),
+        (2, 0.6, "1 of the 2 cores was busy with something else"),
+        (2, 1.5, "1 of the 2 cores was busy with something else"),
+        (2, 1.8, "2 of the 2 cores were busy with something else"),
+        (4, 1.8, "2 of the 4 cores were busy with something else"),
         (16, 13.0, "13 of the 16 cores were busy with something else"),
         (1, 0.9, "this process has one core"),
     ],
@@ -170,7 +170,7 @@ def test_the_first_alone_keeps_all_cores_busy(machine):
     verdict = compare({"in turns": in_turns, "at once": at_once})
     assert verdict.causes() == [
         "one worker runs all operations of at once",
-        "in turns alone keeps 2.0 of the two cores busy",
+        "in turns alone keeps 2.0 of the 2 cores busy",
     ]
 
 
