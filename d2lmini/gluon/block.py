@@ -42,7 +42,7 @@ import os
 import re
 import threading
 import weakref
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -360,10 +360,8 @@ class Block:
         different shape, dtype (see cast_dtype in ParameterDict.load) or context; ValueError for a
         name that is not in the net, unless ignore_extra.
         """
-        loaded = nd.load(filename)
+        loaded = nd.load(filename) or {}
         parameters = self._collect_params_with_prefix()
-        if not loaded and not parameters:
-            return
         if not isinstance(loaded, dict):
             raise ValueError(f"{filename} holds arrays without names, so they cannot be matched")
         by_place = loaded.keys() <= parameters.keys() or parameters.keys() <= loaded.keys()
@@ -376,12 +374,10 @@ class Block:
             )  # fmt: skip
             return
         file = f"'{os.fspath(filename)}'"
-        names = defaultdict(list)
-        for name, parameter in parameters.items():
-            names[id(parameter)].append(name)
+        there = {id(parameters[name]) for name in loaded if name in parameters}
         if not allow_missing:
             for name, parameter in parameters.items():
-                assert any(alike in loaded for alike in names[id(parameter)]), (
+                assert id(parameter) in there, (
                     f"Parameter '{name}' is missing in file {file}, which contains parameters: "
                     f"{brief(loaded)}. Set allow_missing=True to ignore missing parameters."
                 )

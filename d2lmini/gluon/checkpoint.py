@@ -78,8 +78,7 @@ class Checkpoint:
         self._data = [] if data is None else data if isinstance(data, (list, tuple)) else [data]
         for item in self._data:
             if isinstance(item, Sampler) or not hasattr(item, "load_state_dict"):
-                kind = type(item).__name__
-                raise TypeError(f"Checkpoint: data is a DataLoader or a list of them, got {kind}")
+                raise TypeError(f"Checkpoint: data is DataLoaders, got {type(item).__name__}")
         self.folder = Path(folder)
         self._net, self._trainer, self._keep = net, trainer, keep
         self._job: Any = None
@@ -99,22 +98,17 @@ class Checkpoint:
 
     def save(self, step: int) -> None:
         """Write a checkpoint of this step, then remove old checkpoints beyond `keep`. Does nothing
-        if this step was saved or restored last.
+        if this or a later step was saved or restored.
 
         Waits for all pushed operations. All processes of a job call `save` after the same step.
-        Raises ValueError for a step before the last one saved or restored, and if the folder holds
-        the checkpoints of another run (`restore` was not called). Raises OSError when the system
-        refuses to write; earlier checkpoints are then unchanged.
+        Raises ValueError if the folder holds the checkpoints of another run (`restore` was not
+        called). Raises OSError when the system refuses to write; earlier checkpoints are then
+        unchanged.
         """
         step, last = int(step), self._last
-        if step == last:
+        if last is not None and step <= last:
             return
         rank, _ = self._place()
-        if step < (last or 0):
-            raise ValueError(
-                f"save: step {step} is before step {last}, the last that was saved or "
-                "restored: after a restart the first one saved would be taken for older"
-            )
         if last is None and rank == 0 and self.steps:
             raise ValueError(
                 f"save: {str(self.folder)!r} holds the checkpoints of a run that came to step "
@@ -207,10 +201,8 @@ class Checkpoint:
 
     def _restore_own(self, state: dict[str, Any]) -> None:
         """Restore the state of this process."""
-        if len(state["data"]) != len(self._data):
-            raise ValueError(
-                f"it was saved with {len(state['data'])} DataLoaders, here are {len(self._data)}"
-            )
+        saved, here = len(state["data"]), len(self._data)
+        assert saved == here, f"it was saved with {saved} DataLoaders, here are {here}"
         for loader, its in zip(self._data, state["data"]):
             loader.load_state_dict(its)
         # Last, because the steps above may have drawn random numbers.

@@ -101,21 +101,18 @@ class DeviceProgram:
     kind            the class of the arrays of a call
     """
 
-    def __init__(
-        self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, flags: Any,
-        kept: ProgramCache,
-    ):  # fmt: skip
+    def __init__(self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, net: HybridCache):
         self.trace = trace
         self.form = form
         self.ctx = ctx
         self.kind: Any = loaders["np.ndarray"]() if trace.is_np else NDArray
-        self.op = CachedOp(trace.symbol, flags, name, kept, trace)
+        self.op = CachedOp(trace.symbol, net.flags, name, net.kept, trace)
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
         self.place: Any = self.places[0]
         self.n_inputs = len(self.places)
-        one = self.n_inputs == 1 and self.place is not None
-        self.single = one and form == 0 and trace.outputs == [0]
+        one = self.n_inputs == 1 and form == 0
+        self.single = one and self.place is not None and trace.outputs == [0]
         self.specs: list[Any] | None = None
         if not trace.general:
             self.specs = [
@@ -280,7 +277,7 @@ class HybridCache:
             else:
                 trace, outputs = self._trace(block, flat, form, ctx)
             name = block.name or type(block).__name__.lower()
-            found = DeviceProgram(trace, outputs, ctx, name, self.flags, self.kept)
+            found = DeviceProgram(trace, outputs, ctx, name, self)
             if self.first is None:
                 self.first, self.form = trace, form
             for other, program in list(self.placed.items()):

@@ -33,6 +33,7 @@ Losses for embeddings: vectors of similar things should be close, of different t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import pi
 from typing import Any, ClassVar
 
@@ -93,9 +94,8 @@ class _DeclaredLoss(_Declared):
 class _Elementwise(_DeclaredLoss):
     """Base class of losses that compare each element of pred with one of label."""
 
-    def _of_elements(self, F: Any, pred: Any, label: Any) -> Any:
-        """The loss of each element."""
-        raise NotImplementedError
+    #: The loss of each element: (F, pred, label) -> loss.
+    _of_elements: Callable[..., Any]
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = self._of_elements(F, pred, _reshape_like(F, label, pred))

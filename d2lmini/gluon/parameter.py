@@ -24,14 +24,13 @@ The Trainer handles several copies: it sums their gradients and keeps the copies
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from d2lmini import autograd, initializer
 from d2lmini import ndarray as nd
-from d2lmini.base import LeftOut, MXNetError
+from d2lmini.base import LeftOut, MXNetError, callsite
 from d2lmini.base.dtypes import flag_of
 from d2lmini.base.util import is_np_array, is_np_shape
 from d2lmini.context import Context, cpu, current_context
@@ -113,7 +112,8 @@ class Parameter:
         self.grad_req = grad_req
 
     def __repr__(self) -> str:
-        return f"Parameter {self.name} (shape={self.shape}, dtype={self.dtype})"
+        kind = type(self).__name__
+        return f"{kind} {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __getstate__(self) -> dict:
         left_out = ("_owner", "_trainer", "_grad", "_one", "_var")
@@ -188,10 +188,9 @@ class Parameter:
         unless `force_reinit`.
         """
         if self._data is not None and not force_reinit:
-            warnings.warn(
+            callsite.warn(
                 f"Parameter '{self.name}' is already initialized, ignoring. Set force_reinit=True "
-                "to re-initialize.",
-                stacklevel=2,
+                "to re-initialize."
             )
             return
         self._data = self._grad = self._one = None
@@ -317,12 +316,10 @@ class Parameter:
 
     def grad(self, ctx: Context | None = None) -> NDArray:
         """The gradient in `ctx`, as `data`. RuntimeError when grad_req is 'null'."""
-        self._check_grad()
         return self._check_and_get("_grad", ctx)
 
     def list_grad(self) -> list[NDArray]:
         """The gradients in all contexts."""
-        self._check_grad()
         return list(self._check_and_get("_grad", list))
 
     def list_ctx(self) -> list[Context]:
@@ -332,12 +329,6 @@ class Parameter:
         if not self._deferred_init:
             raise RuntimeError(f"Parameter '{self.name}'{self._place()} has not been initialized")
         return self._deferred_init[1]
-
-    def _check_grad(self) -> None:
-        if self._data is not None and self._grad is None:
-            raise RuntimeError(
-                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
-            )
 
     def _check_and_get(self, what: str, ctx: Any) -> Any:
         """The array in `ctx`, or all with ctx=list; raises the fitting error if there is none."""
@@ -356,6 +347,10 @@ class Parameter:
             raise RuntimeError(
                 f"Parameter '{self.name}'{self._place()} was not initialized on context {ctx}. It "
                 f"was only initialized on {self.list_ctx()}."
+            )
+        if self._data is not None:
+            raise RuntimeError(
+                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'"
             )
         if deferred:
             raise DeferredInitializationError(

@@ -46,9 +46,6 @@ class Constant(Parameter):
         how = {"shape": value.shape, "dtype": value.dtype, "init": _Value(value)}
         super().__init__(name, grad_req="null", differentiable=False, **how)
 
-    def __repr__(self) -> str:
-        return f"Constant {self.name} (shape={self.shape}, dtype={self.dtype})"
-
 
 class _Value(initializer.Initializer):
     """Fills with a given array."""

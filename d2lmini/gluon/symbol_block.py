@@ -94,10 +94,8 @@ class SymbolBlock(HybridBlock):
     def forward(self, *args: Any) -> Any:
         flat = flatten(list(args))[0]
         if len(flat) != len(self._input_names):
-            names = ", ".join(self._input_names)
-            raise ValueError(
-                f"SymbolBlock: {len(flat)} values for {len(self._input_names)} inputs: {names}"
-            )
+            n, names = len(self._input_names), ", ".join(self._input_names)
+            raise ValueError(f"SymbolBlock: {len(flat)} values for {n} inputs: {names}")
         ctx = self._context_of(args)
         trace = thread_state.trace
         called = ctx is not None or trace is not None

@@ -82,8 +82,17 @@ class Trainer:
         self._compression_params = compression_params
         self._contexts = self._check_contexts()
         self._entered: set[int] = set()  # own keys in a KVStore given by the user
-        options = dict(optimizer_params or {})
-        self._init_optimizer(optimizer, options)
+        param_dict = dict(enumerate(self._params))
+        if isinstance(optimizer, opt.Optimizer):
+            assert not optimizer_params, (
+                "optimizer_params must be None if optimizer is an Optimizer"
+            )
+            optimizer.param_dict = param_dict
+            self._optimizer = optimizer
+        else:
+            options = optimizer_params or {}
+            self._optimizer = opt.create(optimizer, param_dict=param_dict, **options)
+        self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts]
         self._scale = float(self._optimizer.rescale_grad)
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
@@ -93,26 +102,14 @@ class Trainer:
     # -- making it ready ---------------------------------------------------------------------------
 
     def _check_contexts(self) -> list[Context]:
-        contexts: list[Context] | None = None
-        for param in self._params:
-            here = param.list_ctx()
-            assert contexts is None or contexts == here, (
+        contexts = [param.list_ctx() for param in self._params]
+        for param, here in zip(self._params, contexts):
+            assert here == contexts[0], (
                 "All Parameters must be initialized on the same set of contexts, but Parameter "
                 f"{param.name} is initialized on {here} while previous Parameters are initialized "
-                f"on {contexts}."
+                f"on {contexts[0]}."
             )
-            contexts = here
-        return contexts or []
-
-    def _init_optimizer(self, optimizer: Any, options: dict[str, Any]) -> None:
-        param_dict = dict(enumerate(self._params))
-        if isinstance(optimizer, opt.Optimizer):
-            assert not options, "optimizer_params must be None if optimizer is an Optimizer"
-            optimizer.param_dict = param_dict
-            self._optimizer = optimizer
-        else:
-            self._optimizer = opt.create(optimizer, param_dict=param_dict, **options)
-        self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts]
+        return contexts[0] if contexts else []
 
     def _reset_kvstore(self) -> None:
         """Make the next step set up the KVStore: at first, and after the user has set weights."""
@@ -215,8 +212,7 @@ class Trainer:
         such parameters are skipped.
         """
         self._prepare()
-        self._rescale(batch_size)
-        self._check_fresh(ignore_stale_grad)
+        self._begin(batch_size, ignore_stale_grad)
         if not self._update_on_kvstore:
             self._allreduce_grads(batch_size)
             self._update(ignore_stale_grad)
@@ -234,13 +230,8 @@ class Trainer:
         """Rescale and update, the rest of a step after `allreduce_grads`."""
         self._prepare()
         self._refuse_on_kvstore("update")
-        self._rescale(batch_size)
-        self._check_fresh(ignore_stale_grad)
+        self._begin(batch_size, ignore_stale_grad)
         self._update(ignore_stale_grad)
-
-    def _rescale(self, batch_size: float) -> None:
-        workers = self._kvstore.batches if self._spans_processes else 1
-        self._optimizer.rescale_grad = float(self._scale / (batch_size * workers))
 
     def _refuse_on_kvstore(self, what: str) -> None:
         assert not self._update_on_kvstore, (
@@ -248,8 +239,10 @@ class Trainer:
             "`update_on_kvstore` to False when creating trainer."
         )
 
-    def _check_fresh(self, ignore_stale_grad: bool) -> None:
-        """Raise for the first stale gradient, before any change."""
+    def _begin(self, batch_size: float, ignore_stale_grad: bool) -> None:
+        """Set the divisor of the step; raise for the first stale gradient, before any change."""
+        workers = self._kvstore.batches if self._spans_processes else 1
+        self._optimizer.rescale_grad = float(self._scale / (batch_size * workers))
         for param in self._params_to_init:
             if param._grad_req != "null":
                 param.list_data()  # raises if the shape is still unknown

@@ -128,9 +128,8 @@ def shape_is_known(shape: tuple[int, ...] | None) -> bool:
 
 def merge_shapes(known: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...] | None:
     """Both shapes combined, known sizes replacing unknown ones; None if sizes contradict."""
-    if len(known) != len(wanted):
-        return None
-    if any(a > 0 and b > 0 and a != b for a, b in zip(known, wanted)):
+    fits = all(a <= 0 or b <= 0 or a == b for a, b in zip(known, wanted))
+    if not fits or len(known) != len(wanted):
         return None
     return tuple(a if a > 0 else b for a, b in zip(known, wanted))
 
@@ -154,8 +153,7 @@ class HookHandle(Standing):
         if hooks is not None:
             hooks.pop(id(self), None)
 
-    def restore(self) -> None:
-        self.detach()
+    restore = detach
 
 
 # -- downloads -------------------------------------------------------------------------------------

@@ -151,8 +151,7 @@ def test_checkpoints_of_another_run_are_left_alone(tmp_path):
     with pytest.raises(ValueError, match=r"run that came to step 4: call restore\(\) first"):
         job.checkpoint.save(1)
     job.checkpoint.restore()
-    with pytest.raises(ValueError, match="step 3 is before step 4, the last that was saved"):
-        job.checkpoint.save(3)
+    job.checkpoint.save(3)  # does nothing
     assert job.checkpoint.steps == [2, 4]
 
 

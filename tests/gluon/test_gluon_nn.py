@@ -120,7 +120,7 @@ def test_pools_with_the_channels_last_move_their_axes(size):
         ("nn.AvgPool3D(layout='NCHW')", AssertionError, "Only NCDHW and NDHWC layouts"),
         ("nn.LeakyReLU(-1)", AssertionError, "no less than 0"),
         ("nn.Lambda(3)", ValueError, "Unrecognized function in lambda: 3"),
-        ("nn.Lambda('nothing')", AssertionError, "nothing is not found in ndarray"),
+        ("nn.Lambda('nothing')", AssertionError, "nothing is not found in symbol/ndarray"),
         ("nn.HybridLambda(3)", ValueError, "Unrecognized function in lambda: 3"),
         ("nn.HybridLambda('nothing')", AssertionError, "nothing is not found in symbol/ndarray"),
         ("nn.ReflectionPad2D((1, 2))", AssertionError, "eight"),

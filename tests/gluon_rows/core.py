@@ -127,7 +127,6 @@ def core(mx):
         tell(getattr(d, ask))
     c = gluon.Constant("c", [1, 2])
     tell(lambda: c)
-    tell(lambda: setattr(c, "grad_req", "write"))
     params = gluon.ParameterDict("x_")
     tell(lambda: params)
     tell(lambda: params.get("weight", shape=(2, 0), allow_deferred_init=True))

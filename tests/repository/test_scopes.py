@@ -27,7 +27,7 @@ from d2lmini.d2l import links, training_memory
 from d2lmini.device import blas, devices, scratch
 from d2lmini.distributed import throttle
 from d2lmini.engine import scheduler, signals
-from d2lmini.gluon import naming as block_naming
+from d2lmini.gluon import block as block_module
 from d2lmini.gluon import rnn
 from d2lmini.graph import lazy, symbolic_trace
 from d2lmini.ops import random_state
@@ -138,7 +138,7 @@ def state() -> dict[str, object]:
         "switches": (modes.recording, modes.training, modes.tracing, tracer.capture),
         "amp": (Modes.casting, mx.nd.NDArray._apply, casts.current()),
         "names": (naming.NameManager.current, AttrScope.current, AttrScope.current._attr),
-        "blocks": block_naming._thread_state.scope,
+        "blocks": block_module._thread_state.scope,
         "np": (util.is_np_array(), util.is_np_shape()),
         "engine": (engine.current, scheduler.Scheduler.recorder, scheduler.interrupts.copy()),
         "thread": {

@@ -57,7 +57,7 @@ def test_several_inputs_nested_outputs_and_errors():
     assert repr(net).endswith(": 2 -> 2\n)")
     with pytest.raises(ValueError, match="SymbolBlock: 1 values for 2 inputs: a, b"):
         SymbolBlock([a + b], [a, b])(nd.ones(1))
-    with pytest.raises(AssertionError, match="an input must be a variable, ._plus"):
+    with pytest.raises(AssertionError, match="an input must be a variable"):
         SymbolBlock(a + b, a + b)
 
 

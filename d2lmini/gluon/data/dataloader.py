@@ -187,7 +187,8 @@ class DataLoader:
         try:
             batch, problem = answer.get(timeout=min(self._timeout, threading.TIMEOUT_MAX))
         except Empty:
-            self._release()
+            self._jobs = None  # the next epoch starts other workers
+            self._finalizer()
             raise TimeoutError(
                 f"DataLoader: batch {place.given} did not come within {self._timeout} s; "
                 "a worker hangs or is slow: see what dataset[i] and batchify_fn do with "
@@ -209,9 +210,7 @@ class DataLoader:
     @property
     def epoch(self) -> int:
         """The number, from 0, of the epoch that the next `for` loop runs or resumes."""
-        if self._place is None:
-            return 0
-        return self._place.epoch + (self._resumed is None)
+        return 0 if self._place is None else self._place.epoch + (self._resumed is None)
 
     # -- to go on later ----------------------------------------------------------------------------
 
@@ -229,9 +228,8 @@ class DataLoader:
         if place.sampler is None:
             odd = getattr(self._batch_sampler, "_sampler", self._batch_sampler)
             raise TypeError(
-                f"state_dict: the order of a {type(odd).__name__} cannot be repeated; give "
-                "it state_dict() and load_state_dict(state), see gluon.data.Sampler, or use a "
-                "sampler that has them: SplitSampler, RandomSampler, ..."
+                f"state_dict: the order of a {type(odd).__name__} cannot be repeated; give it "
+                "state_dict() and load_state_dict(state), as the samplers of gluon.data have them"
             )
         return {**vars(place), "key": list(place.key)}
 
@@ -269,11 +267,6 @@ class DataLoader:
                 self._jobs = os.getpid(), jobs
                 self._finalizer = weakref.finalize(self, _end, jobs, self._num_workers)
         return self._jobs[1]
-
-    def _release(self) -> None:
-        """End the workers; the next epoch starts others."""
-        self._jobs = None
-        self._finalizer()
 
 
 def _batches(

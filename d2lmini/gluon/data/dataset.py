@@ -111,8 +111,7 @@ def same_as_one_by_one(fn: Any) -> bool:
     `_takes_batches`; each class declares it itself, because a subclass may differ."""
     return (
         "_takes_batches" in vars(type(fn))
-        and not fn._forward_hooks
-        and not fn._forward_pre_hooks
+        and not (fn._forward_hooks or fn._forward_pre_hooks)
         and all(map(same_as_one_by_one, fn._children.values()))
     )
 

@@ -193,13 +193,9 @@ class SplitSampler(Sampler):
             )
         self._length, self._num_parts, self._part_index = length, num_parts, part_index
         self._shuffle, self._seed = shuffle, seed
-        #: The number of the next iteration; each iteration adds 1.
+        #: The number of the next iteration; each iteration adds 1. Set it if the processes may have
+        #: begun different numbers of iterations.
         self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration that of this epoch. Needed only if the processes may have begun
-        different numbers of iterations."""
-        self.epoch = int(epoch)
 
     def __iter__(self) -> Iterator[int]:
         order = np.arange(self._length)
@@ -218,4 +214,4 @@ class SplitSampler(Sampler):
         return {"epoch": self.epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.set_epoch(state["epoch"])
+        self.epoch = int(state["epoch"])

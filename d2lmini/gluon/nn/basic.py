@@ -36,7 +36,6 @@ from d2lmini.base import callsite
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock, Layer
-from d2lmini.ops.core import registry
 
 # -- containers ------------------------------------------------------------------------------------
 
@@ -275,11 +274,10 @@ class Embedding(Layer):
     def _build(self) -> None:
         how = {"init": self.weight_initializer, "dtype": self.dtype, "allow_deferred_init": True}
         self.weight = self.params.get("weight", shape=(self.input_dim, self.output_dim), **how)
-        names = "input_dim", "output_dim", "dtype", "sparse_grad"
-        self._kwargs = {name: getattr(self, name) for name in names}
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
-        return F.Embedding(x, weight, name="fwd", **self._kwargs)
+        how = {n: getattr(self, n) for n in ("input_dim", "output_dim", "dtype", "sparse_grad")}
+        return F.Embedding(x, weight, name="fwd", **how)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.input_dim} -> {self.output_dim}, {self.dtype})"
@@ -321,10 +319,8 @@ class Lambda(Block):
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
-        if isinstance(function, str):
-            assert hasattr(nd, function), f"Function name {function} is not found in ndarray."
-        self._func_impl = getattr(nd, function) if isinstance(function, str) else function
         self._func_name = _name_of(function)
+        self._func_impl: Any = getattr(nd, function) if isinstance(function, str) else function
 
     def forward(self, *args: Any) -> Any:
         return self._func_impl(*args)
@@ -339,13 +335,10 @@ class HybridLambda(HybridBlock):
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None):
         super().__init__(prefix=prefix)
+        name = self._func_name = _name_of(function)
         self._func = function
-        self._func_name = _name_of(function)
         if isinstance(function, str):
-            assert function in registry or hasattr(nd, function), (
-                f"Function name {function} is not found in symbol/ndarray."
-            )
-            self._func = lambda F, *args: getattr(F, function)(*args)
+            self._func = lambda F, *args: getattr(F, name)(*args)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         return self._func(F, x, *args)  # type: ignore[operator]
@@ -354,8 +347,10 @@ class HybridLambda(HybridBlock):
 
 
 def _name_of(function: Any) -> str:
-    """The name that `repr` shows; ValueError for what is no name and no function."""
+    """The name that `repr` shows. AssertionError for a name that `nd` lacks, ValueError for what is
+    no name and no function."""
     if isinstance(function, str):
+        assert hasattr(nd, function), f"Function name {function} is not found in symbol/ndarray."
         return function
     if not callable(function):
         raise ValueError(

@@ -63,8 +63,7 @@ class _Normalization(Layer):
             raise MXNetError(
                 f"{type(self).__name__}: axis={self.axis} is out of range for data {x.shape}"
             )
-        for parameter in self._reg_params.values():
-            parameter.shape = (x.shape[self.axis],)
+        super().infer_shape(x)
 
     def _shown(self) -> dict[str, Any]:
         return {**self._kwargs, "in_channels": self.gamma.shape[0]}

@@ -140,8 +140,7 @@ class GatedCell(Layer, HybridRecurrentCell):
             and self._mode is not None
             and first is not None
             and first.ndim == (3 if whole else 2)
-            and not self._forward_hooks
-            and not self._forward_pre_hooks
+            and not (self._forward_hooks or self._forward_pre_hooks)
         )
 
     def _values(self, x: Any, states: list[Any]) -> dict[str, Any]:

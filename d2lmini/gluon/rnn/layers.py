@@ -79,7 +79,11 @@ class RecurrentLayer(Layer):
         for k, direction, kind in self._names():
             name, init = f"{direction}{k}_{kind}", getattr(self, f"{kind}_initializer")
             how = {"init": init, "allow_deferred_init": True, "dtype": self.dtype}
-            setattr(self, name, self.params.get(name, shape=(rows, *self._inner(k, kind)), **how))
+            columns = self.hidden_size
+            if kind == "i2h_weight":
+                columns = self._dir * self.hidden_size if k else self.input_size
+            shape = (rows,) if kind.endswith("bias") else (rows, columns)
+            setattr(self, name, self.params.get(name, shape=shape, **how))
 
     def _alias(self) -> str:
         return self._mode.partition("_")[0]
@@ -87,12 +91,6 @@ class RecurrentLayer(Layer):
     def _names(self) -> Iterator[tuple[int, str, str]]:
         """(layer, direction, parameter) in the order of creation."""
         return product(range(self.num_layers), "lr"[: self._dir], _KINDS)
-
-    def _inner(self, k: int, name: str) -> tuple[int, ...]:
-        """The second axis of a weight of layer k; () for a bias."""
-        if name == "i2h_weight":
-            return (self.input_size if k == 0 else self._dir * self.hidden_size,)
-        return (self.hidden_size,) if name == "h2h_weight" else ()
 
     def infer_shape(self, inputs: Any, states: Any) -> None:
         self.input_size = inputs.shape[2]

@@ -231,9 +231,9 @@ def first_states(begin_state: Callable[..., list[Any]], value: Any, axis: int) -
     return begin_state(func=zeros_of_any_batch)
 
 
-def zeros_of_any_batch(name: str, shape: tuple[int, ...], __layout__: str, **how: Any) -> Any:
+def zeros_of_any_batch(__layout__: str, **how: Any) -> Any:
     """First states as a Symbol, as MXNet writes them: size 0 stands for the batch size."""
-    return symbol.zeros(shape=shape, name=name, attr={"__layout__": __layout__}, **how)
+    return symbol.zeros(attr={"__layout__": __layout__}, **how)
 
 
 def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:

@@ -181,7 +181,7 @@ def _infer_window(
 def resized(xp, data, *, box, size, interpolation: int):
     """The rectangle `box` = (x, y, width, height), resized to `size` = (width, height)."""
     x, y, w, h = box
-    return resize(xp, data[..., y : y + h, x : x + w, :], *size, interpolation)
+    return resize(xp, data[..., y : y + h, x : x + w, :], size[0], size[1], interpolation)
 
 
 def central_box(data: Any, size: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -282,7 +282,7 @@ class RandomResizedCrop(_Sized):
                 raise ValueError(f"{name}: expected (low, high) above 0, got {given!r}")
 
     def forward(self, x: Any) -> Any:
-        how = {"size": self._pair, "scale": tuple(self.scale), "ratio": tuple(self.ratio)}
+        how: Any = {"size": self._pair, "scale": tuple(self.scale), "ratio": tuple(self.ratio)}
         return random_resized_crop(x, **how, interpolation=self.interpolation)
 
 
