@@ -157,11 +157,6 @@ class Account:
                 and (p.ns > 0 or p.saves.low_ns > 0)]  # fmt: skip
         self.causes = [p.cause for p in sorted(lost, key=_weight, reverse=True)]
 
-    @property
-    def first(self) -> Part | None:
-        """The most important cause, if any time was lost."""
-        return self.parts[self.causes[0]] if self.causes else None
-
     def __getitem__(self, cause: str) -> Part:
         return self.parts[cause]
 

@@ -112,18 +112,14 @@ def events_of(trace: Trace) -> dict[str, list[ThreadEvent]]:
         event = ThreadEvent(wait.begin_ns, wait.end_ns, 0, wait.pushed, None, wait, i)
         found[wait.thread].append(event)
     for events in found.values():
-        events.sort(key=_place_of)
+        # On a virtual clock many have the same time.
+        events.sort(key=lambda e: (e.begin_ns, e.pushed, e.end_ns if e.operation is None else 0))
         last_ns = trace.begin_ns
         for i, event in enumerate(events):
             if event.begin_ns > last_ns:
                 events[i] = event._replace(gap_ns=event.begin_ns - last_ns)
             last_ns = max(last_ns, event.end_ns)
     return found
-
-
-def _place_of(event: ThreadEvent) -> tuple[int, int, int]:
-    """The sort key of a thread's events; on a virtual clock many have the same time."""
-    return event.begin_ns, event.pushed, event.end_ns if event.operation is None else 0
 
 
 class Edge(NamedTuple):

@@ -197,8 +197,7 @@ def replay(
     without_wait_at: Any = None,
 ) -> Trace:
     """The predicted trace; see `Trace.replay` for the arguments."""
-    asked = {"workers": workers, "devices": devices, "link_gb_s": link_gb_s}
-    for name, value in asked.items():
+    for name, value in ("workers", workers), ("devices", devices), ("link_gb_s", link_gb_s):
         if value is not None:
             trace.refuse(f"replay({name}=)")
     lanes, moved = _threads(trace, workers), _moves(trace, devices)

@@ -113,15 +113,14 @@ def why_hidden(kind: str, call: str, recording: bool) -> str | None:
 class LintFinding:
     """A line with a hidden wait.
 
-    kind    the kind of wait; `site` the line
-    awaited, issued    the operation that computes the awaited value, and the line that issued it
-    times   number of waits so far
+    kind      the kind of wait; `site` the line
+    awaited   the operation that computes the awaited value, and the line that issued it
+    times     number of waits so far
     """
 
     kind: str
     site: Site | None
     awaited: str
-    issued: Site | None
     instead: str
     times: int = 0
 
@@ -131,26 +130,23 @@ class LintFinding:
         return callsite.describe(self.site)
 
     def __str__(self) -> str:
-        awaited = "a value from the host, or from before the lint"
-        if self.awaited:
-            awaited = f"{self.awaited}, issued at {callsite.describe(self.issued)}"
-        return (
-            f"hidden wait ({self.kind}): {self.where} waits for {awaited}. Instead: {self.instead}"
-        )
+        why = f"waits for {self.awaited}. Instead: {self.instead}"
+        return f"hidden wait ({self.kind}): {self.where} {why}"
 
 
 class Lint(Standing, instrument.Instrument):
-    """Finds hidden waits on all threads; made by `lint_waits`.
-
-    found    the lines, in the order of their first wait
-    """
+    """Finds hidden waits on all threads; made by `lint_waits`."""
 
     def __init__(self, mode: str):
         super().__init__()
         self.mode = mode
-        self.found: list[LintFinding] = []
         self._known: dict[tuple[str, Any], LintFinding] = {}  # by kind and line
         self._writers: WeakKeyDictionary[Var, tuple[str, Site | None]] = WeakKeyDictionary()
+
+    @property
+    def found(self) -> list[LintFinding]:
+        """The lines, in the order of their first wait."""
+        return list(self._known.values())
 
     def push(self, task: Task) -> None:
         for var in task.writes:
@@ -169,16 +165,17 @@ class Lint(Standing, instrument.Instrument):
             return
         site = callsite.find()
         key = kind, callsite.same_line(site)
-        found = self._known.get(key)
-        first = found is None
-        if found is None:
-            awaited, issued = ("", None) if var is None else self._writers.get(var, ("", None))
-            found = self._known[key] = LintFinding(kind, site, awaited, issued, instead)
-            self.found.append(found)
+        if key not in self._known:
+            awaited = "a value from the host, or from before the lint"
+            if var is not None and var in self._writers:
+                name, issued = self._writers[var]
+                awaited = f"{name}, issued at {callsite.describe(issued)}"
+            self._known[key] = LintFinding(kind, site, awaited, instead)
+        found = self._known[key]
         found.times += 1
         if self.mode == "raise":
             raise HiddenWait(str(found))
-        if first:
+        if found.times == 1:
             callsite.warn(str(found))
 
     def __str__(self) -> str:

@@ -67,7 +67,7 @@ def on(device, began, ended, **more):
 def test_two_workers_that_are_always_busy_only_work():
     trace = made([dict(ran=(0, 10)), dict(ran=(0, 10), worker="w2")])
     assert parts(trace) == {"work": 10}
-    assert trace.account(2).first is None
+    assert trace.account(2).causes == []
 
 
 def test_a_chain_on_two_workers_is_half_work_half_dependency():
