@@ -97,7 +97,7 @@ _ADVICE = {
 _PROGRAM_NS = 1_000_000
 #: A longer hand-over is not explained by the work of handing over.
 _HAND_OVER_NS = 1_000_000
-#: A worker counts as busy across a pause of at most this, or of a quarter of an operation.
+#: A place counts as busy in spite of pauses of at most this, or of a quarter of the time.
 _BREATH_NS = 100_000
 _NEVER = 1 << 62
 _began_ns = attrgetter("began_ns")
@@ -239,6 +239,7 @@ class Between(NamedTuple):
 
 
 Place = Between | Site | None
+Share = tuple[str, Place, float]  # a cause, and so many ns of the wall time
 
 
 def _describe(place: Place) -> str:
@@ -275,8 +276,11 @@ def own_times(trace: Trace, lost: dict[str, list[Segment]]) -> dict[str, list[Se
             now, last = end, event.site
         # The trace waits for the end of everything when the program has left.
         left_ns = max(now, trace.left_ns or trace.end_ns)
-        cause, place = "issuing" if events else "program", Between(last, None)
-        segments += _gap(mine, place, now, left_ns, cause)
+        place = Between(last, None)
+        if events:
+            segments += _gap(mine, place, now, left_ns)
+        else:
+            segments += cut(mine, Segment("program", place, now, left_ns))
         segments += cut(mine, Segment("unexplained", place, left_ns, trace.end_ns))
     return found
 
@@ -297,18 +301,14 @@ def lost_times(trace: Trace) -> dict[str, list[Segment]]:
     return found
 
 
-def _gap(
-    lost: list[Segment], place: Between, begin: int, end: int, cause: str = "issuing"
-) -> list[Segment]:
+def _gap(lost: list[Segment], place: Between, begin: int, end: int) -> list[Segment]:
     """The segments from one operation or wait to the next."""
-    found = list(cut(lost, Segment(cause, place, begin, end)))
-    own = [segment for segment in found if segment.cause == "issuing"]
-    if sum(segment.end_ns - segment.begin_ns for segment in own) > _PROGRAM_NS:
-        cause = "program"
-    elif place.is_line:
-        own = [segment._replace(place=place.next) for segment in own]
-    changed = iter(own)
-    return [next(changed)._replace(cause=cause) if s.cause == "issuing" else s for s in found]
+    found = list(cut(lost, Segment("issuing", place, begin, end)))
+    ns = sum(s.end_ns - s.begin_ns for s in found if s.cause == "issuing")
+    changed = {"cause": "program"} if ns > _PROGRAM_NS else {"place": place.next}
+    if ns <= _PROGRAM_NS and not place.is_line:
+        return found
+    return [s._replace(**changed) if s.cause == "issuing" else s for s in found]
 
 
 def cut(lost: list[Segment], whole: Segment) -> Iterator[Segment]:
@@ -335,7 +335,7 @@ class ComputePlace:
     begun    its operations in the order of their starts
     workers  their number. Operations on a thread of the program use a core, and take part
     spare    number of possible further workers: cores that are not used
-    idle     at each instant: the number of idle workers
+    idle     at each instant: the number of idle workers; `calm`: 1 if all are
     busy     the part of a worker that a running operation has: less than 1 if more run than workers
     saved    the part of that time that the spare workers would have saved: while all are busy and
              operations are ready, the number of ready operations that they could take, over all
@@ -360,15 +360,22 @@ class ComputePlace:
         most = max(now["served"] for _, _, now in spans)
         self.workers = n = max(trace.workers.get(self.begun[0].place, 1), most) if most else 1
         self.spare = max(0, cores - n)
-        idle, busy, saved = [], [], []
+        idle, calm, busy, saved = [], [], [], []
         for begin, end, now in spans:
             served, running = now["served"], now["served"] + now["inline"]
             idle.append((begin, end, max(0.0, n - running)))
+            calm.append((begin, end, float(not running)))
             busy.append((begin, end, min(1.0, n / (running or 1))))
             if served >= n:
                 more = min(now["ready"], self.spare)
                 saved.append((begin, end, busy[-1][2] * more / (served + more)))
-        self.idle, self.busy, self.saved = map(Intervals, (idle, busy, saved))
+        self.idle, self.calm, self.busy, self.saved = map(Intervals, (idle, calm, busy, saved))
+
+    def is_busy(self, since_ns: int, until_ns: int) -> bool:
+        """Was it, since before that time, but for short pauses?"""
+        calm, pause_ns = self.calm.within, max(_BREATH_NS, (until_ns - since_ns) // 4)
+        before_ns = since_ns - pause_ns
+        return calm(before_ns, since_ns) < pause_ns and calm(since_ns, until_ns) <= pause_ns
 
 
 class WorkerGroup:
@@ -419,27 +426,13 @@ class IdleAttribution:
         self.lost = lost_times(trace)
         self.own = own_times(trace, self.lost)
         self.off_cpu = trace.off_cpu()
-        # Per operation: when its worker began to be busy, ignoring short pauses; and the end of the
-        # operation before.
-        self._busy_since: dict[int, int] = {}
-        self._queued_until: dict[int, int] = {}
-        last: dict[str, Operation] = {}
-        for run in sorted(computed, key=_began_ns):
-            since_ns, before = run.began_ns, last.get(run.worker)
-            if before is not None:
-                self._queued_until[run.number] = before.ended_ns
-                breath_ns = max(_BREATH_NS, min(before.run_ns, run.run_ns) // 4)
-                if run.began_ns - before.ended_ns <= breath_ns:
-                    since_ns = self._busy_since[before.number]
-            self._busy_since[run.number] = since_ns
-            last[run.worker] = run
         self._before: list[Operation | None] = [None]  # per operation: the dependency ended last
         for needs, room in trace.order:
             ended = [trace[number] for number in needs + room if trace[number].ended_ns]
             self._before.append(max(ended, key=lambda o: o.ended_ns, default=None))
 
-    def parts(self) -> Iterator[tuple[str, Place, float]]:
-        """The wall time in parts: cause, place, ns."""
+    def parts(self) -> Iterator[Share]:
+        """The wall time in parts."""
         trace = self.trace
         for group in self.groups:
             for name, place in group.places.items():
@@ -451,9 +444,7 @@ class IdleAttribution:
         for cause, where, begin, end in self.front(thread, site, done_ns, trace.end_ns):
             yield cause, where, end - begin
 
-    def _parts_at(
-        self, group: WorkerGroup, name: str, place: ComputePlace
-    ) -> Iterator[tuple[str, Place, float]]:
+    def _parts_at(self, group: WorkerGroup, name: str, place: ComputePlace) -> Iterator[Share]:
         """The parts at a place: from each start back to the one before, then of the operation."""
         low = free_ns = self.trace.begin_ns
         for operation in [*place.begun, None]:
@@ -481,9 +472,7 @@ class IdleAttribution:
                 break
         return ns
 
-    def _busy(
-        self, run: Operation, group: WorkerGroup, place: ComputePlace
-    ) -> Iterator[tuple[str, Place, float]]:
+    def _busy(self, run: Operation, group: WorkerGroup, place: ComputePlace) -> Iterator[Share]:
         """A worker was busy: the operation computed, or was off the CPU."""
         ns = self._rate(group, run.began_ns, run.ended_ns, place.busy)
         if not run.inline:
@@ -521,67 +510,57 @@ class IdleAttribution:
                 now = began_ns
             operation = before
 
-    def _queued(
-        self, operation: Operation, gap: Gap, begin_ns: int, end_ns: int
-    ) -> Iterator[Segment]:
+    def _queued(self, operation: Operation, gap: Gap, begin: int, end: int) -> Iterator[Segment]:
         """`operation` was ready and had not started."""
-        site, other, mine = operation.site, self.group_of.get(operation.number), operation.worker
-        if operation.is_copy:
-            yield from cut(self.lost[mine], Segment("transfer", site, begin_ns, end_ns))
+        site, group, worker = operation.site, self.group_of.get(operation.number), operation.worker
+        if operation.is_copy or group is None:
+            yield from cut(self.lost[worker], Segment("transfer", site, begin, end))
             return
-        # Where it ran, others were before it until then.
-        free_ns = min(max(begin_ns, self._queued_until.get(operation.number, 0)), end_ns)
-        if other is not gap.group:
-            cause = "workers" if other and other.spare else "dependency"
-            yield Segment(cause, site, begin_ns, free_ns)
-        elif operation.place != gap.place:
-            yield Segment("imbalance", site, begin_ns, free_ns)
-        else:
-            free_ns = begin_ns
-        # Then its worker was late: it had no core, or others held the interpreter lock.
-        usual_ns = min(free_ns + _HAND_OVER_NS, end_ns)
-        yield from cut(self.lost[mine], Segment("issuing", site, free_ns, usual_ns))
-        for segment in self.front(operation.thread, site, usual_ns, end_ns):
+        free = begin
+        if operation.place != gap.place:  # others were before it, while no worker was idle
+            free = max(begin, end - round(group.places[operation.place].idle.within(begin, end)))
+            cause = "workers" if group.spare else "dependency"
+            yield Segment("imbalance" if group is gap.group else cause, site, begin, free)
+        # Then a worker was late: it had no core, or others held the interpreter lock.
+        usual = min(free + _HAND_OVER_NS, end)
+        yield from cut(self.lost[worker], Segment("issuing", site, free, usual))
+        for segment in self.front(operation.thread, site, usual, end):
             if segment.cause != "issuing":
                 segment = segment._replace(cause="unexplained")
-            yield from cut(self.lost[mine], segment)
+            yield from cut(self.lost[worker], segment)
 
     def _ran(self, operation: Operation, gap: Gap, began_ns: int, now: int) -> Iterator[Segment]:
         """`operation` ran until `now`, while its successors had to wait."""
-        number, since_ns = operation.number, began_ns
-        here = operation.place == gap.place
-        if not here and self.group_of.get(number) is gap.group:
-            since_ns = self._busy_since.get(number, now)
-        elif operation is not gap.group.last:
-            since_ns = now
+        number, free_ns = operation.number, gap.free_ns
         if operation.is_copy:
             cause = "transfer"
-        elif number in self.trace.shared and here:
+        elif number in self.trace.shared and operation.place == gap.place:
             cause = "work"
         else:
-            alone = self.trace.begin_ns < gap.free_ns and since_ns < gap.free_ns
-            cause = "imbalance" if alone else "dependency"
+            place = gap.group.places.get(operation.place)
+            if operation.place == gap.place:
+                busy = operation is gap.group.last and began_ns < free_ns
+            else:
+                busy = place is not None and place.is_busy(free_ns, now)
+            cause = "imbalance" if busy and self.trace.begin_ns < free_ns else "dependency"
         off_ns = self.off_cpu.get(number, OffCpu())
-        end_ns = now
+        end = now
         for held, ns in ("preempted", off_ns.preempted), ("gc", off_ns.gc):
-            begin_ns = end_ns - ns * (now - began_ns) // (operation.run_ns or 1)
-            yield Segment(held, operation.site, begin_ns, end_ns)
-            end_ns = begin_ns
-        yield Segment(cause, operation.site, began_ns, end_ns)
+            begin = end - ns * (now - began_ns) // (operation.run_ns or 1)
+            yield Segment(held, operation.site, begin, end)
+            end = begin
+        yield Segment(cause, operation.site, began_ns, end)
 
-    def front(
-        self, thread: str, site: Site | None, begin_ns: int, end_ns: int
-    ) -> Iterator[Segment]:
+    def front(self, thread: str, site: Site | None, begin: int, end: int) -> Iterator[Segment]:
         """What a thread did meanwhile. One that is an operation itself issued at `site`."""
         own = self.own.get(thread)
         if own is None:
-            own = list(cut(self.lost[thread], Segment("issuing", site, begin_ns, end_ns)))
-        for k in range(max(0, bisect_right(own, begin_ns, key=_begin_ns) - 1), len(own)):
-            cause, place, begin, end = own[k]
-            if begin >= end_ns:
-                return
-            if end > begin_ns:
-                yield Segment(cause, place, max(begin, begin_ns), min(end, end_ns))
+            own = list(cut(self.lost[thread], Segment("issuing", site, begin, end)))
+        first = max(0, bisect_right(own, begin, key=_begin_ns) - 1)
+        for segment in own[first : bisect_left(own, end, key=_begin_ns)]:
+            low, high = max(segment.begin_ns, begin), min(segment.end_ns, end)
+            if low < high:
+                yield segment._replace(begin_ns=low, end_ns=high)
 
 
 # -- without a cause -------------------------------------------------------------------------------

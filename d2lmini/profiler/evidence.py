@@ -32,7 +32,7 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import ceil
@@ -137,6 +137,8 @@ class CpuTimes:
         self._local: Any = threading.local()
         self._counts: dict[int, bytes] = {}
         self._collects_since = 0
+        self._busy: list[Step] = []  # of all threads
+        self._delays: list[tuple[int, int, float]] = []  # of threads without a core
 
     def begin(self) -> None:
         """Listen to the garbage collector."""
@@ -174,7 +176,7 @@ class CpuTimes:
             elif last.counts and thread.number in ended:
                 last = _asleep_since(ended[thread.number], last)
             thread.readings.append((trace.end_ns, last))
-        Evidence(trace).judge(threads)
+        self.judge(trace, threads)
 
     def _collect(self, phase: str, info: dict[str, Any]) -> None:
         now = time.perf_counter_ns()
@@ -184,29 +186,108 @@ class CpuTimes:
             pause = Pause(self._collects_since, now, this_thread(), callsite.find())
             self.pauses.append(pause)
 
+    def off_cpu(self, operations: Iterable[Operation]) -> dict[int, OffCpu]:
+        """The parts off the CPU of each operation whose CPU time is known."""
+        collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in self.pauses)
+        found = {}
+        for operation in operations:
+            spent = self.times.get(operation.number)
+            if spent is None or not operation.run_ns:
+                continue
+            left_ns, parts = max(0, operation.run_ns - spent.ns), []
+            collected_ns = int(collections.within(operation.began_ns, operation.ended_ns))
+            for most_ns in (spent.delayed_ns or 0, collected_ns, spent.blocked_ns):
+                parts.append(min(left_ns, most_ns))
+                left_ns -= parts[-1]
+            found[operation.number] = OffCpu._make([*parts, left_ns])
+        return found
+
+    def judge(self, trace: Trace, threads: Sequence[ThreadReadings]) -> None:
+        """Enter what the readings of `threads` say."""
+        steps_of_thread = steps_of(trace)
+        for thread in threads:
+            steps = steps_of_thread[thread.name]
+            for (begin, first), (end, last) in pairwise(thread.readings):
+                low = bisect_left(steps, begin, key=_begin_ns)
+                within = steps[low : bisect_right(steps, end, key=_end_ns)]
+                idle = [s for s in within if s.what == WAIT or (s.what == OWN and thread.works)]
+                busy = [s for s in within if s not in idle]
+                self._enter_late(idle, self._share(busy, idle, first, last))
+        self._enter(trace.shared)
+
+    def _share(self, busy: list[Step], idle: list[Step], first: Reading, last: Reading) -> float:
+        """The busy steps share what is known of them; returns how long the thread had no core
+        beyond that."""
+        known = first.counts and last.counts
+        delay_ns = delay_of(last.counts) - delay_of(first.counts) if known else 0
+        device_ns = self.device_ns
+        most = [max(0, step.ns - device_ns.get(step.what, 0)) for step in busy]
+        paced = any(step.what in device_ns for step in busy)
+        slept = sum(step.due_ns - step.begin_ns > _SHORTEST_SLEEP_NS for step in idle)
+        sleeps = max(0, last.sleeps - first.sleeps - slept)
+        off_ns = max(0, sum(most) - (0 if paced else last.cpu_ns - first.cpu_ns))
+        delayed_ns = min(off_ns, delay_ns)
+        for step, ns in zip(busy, most):
+            share = ns / (sum(most) or 1)
+            step.off_ns, step.sleeps = off_ns * share, ceil(sleeps * share)
+            if known:
+                step.delayed_ns = delayed_ns * share
+                self._delays.append((step.begin_ns, step.end_ns, step.delayed_ns / step.ns))
+        self._busy += busy
+        return delay_ns - delayed_ns
+
+    def _enter_late(self, idle: list[Step], left_ns: float) -> None:
+        """The thread had no core for `left_ns` when the idle steps were to end, or else when they
+        had begun."""
+        late = [(step, step.due_ns, step.end_ns) for step in idle]
+        early = [(step, step.begin_ns, step.due_ns) for step in idle]
+        for windows in (late, early):
+            total = sum(end - begin for _, begin, end in windows)
+            share = min(1.0, max(0.0, left_ns) / (total or 1))
+            for step, begin, end in windows:
+                ns = share * (end - begin)
+                at_end = windows is late or step.what == WAIT
+                self._enter_span(step.thread, end - ns if at_end else begin, ns, "preempted")
+                self._delays.append((step.begin_ns, step.end_ns, ns / step.ns))
+            left_ns -= total
+
+    def _enter(self, shared: Collection[int]) -> None:
+        """Enter all that is known."""
+        collections = Intervals((p.begin_ns, p.end_ns, 1.0) for p in self.pauses)
+        without_core = Intervals(self._delays)
+        for step in self._busy:
+            number, delayed_ns = step.what, step.delayed_ns or 0.0
+            pushed = number in self.pushed
+            collected_ns = collections.within(step.begin_ns, step.end_ns)
+            asleep_ns = max(0.0, step.off_ns - delayed_ns - collected_ns)
+            blocked_ns = 0.0
+            long = step.sleeps and asleep_ns >= step.sleeps * _SHORTEST_KNOWN_NS
+            if step.delayed_ns is not None and (pushed or number == OWN) and long:
+                # A thread without a core may have kept a lock that this one waited for.
+                kept_ns = max(0.0, without_core.within(step.begin_ns, step.end_ns) - delayed_ns)
+                blocked_ns = max(0.0, asleep_ns - kept_ns)
+            if number == OWN:
+                parts = delayed_ns, blocked_ns, asleep_ns - blocked_ns
+                now = float(step.begin_ns)
+                for cause, ns in zip(("preempted", "blocked", "unexplained"), parts):
+                    self._enter_span(step.thread, now, ns, cause)
+                    now += ns
+                continue
+            if number in shared:  # it waited for its helpers, which computed
+                step.off_ns = delayed_ns
+            known = None if step.delayed_ns is None else round(delayed_ns)
+            spent_ns = round(step.ns - step.off_ns)
+            self.times[number] = CpuTime(spent_ns, known, pushed, round(blocked_ns))
+        self.spans.sort()
+
+    def _enter_span(self, thread: str, begin_ns: float, ns: float, cause: str) -> None:
+        if ns >= _SHORTEST_SPAN_NS:
+            self.spans.append(Span(thread, round(begin_ns), round(begin_ns + ns), cause))
+
 
 def _asleep_since(counts: bytes, reading: Reading) -> Reading:
     """The reading of another thread that was idle when the kernel counted."""
     return Reading(int(counts.split()[0]), counts, reading.sleeps)
-
-
-def split_off_cpu(
-    operations: Iterable[Operation], times: Mapping[int, CpuTime], pauses: Iterable[Pause]
-) -> dict[int, OffCpu]:
-    """The parts off the CPU of each operation whose CPU time is known."""
-    collections = Intervals((pause.begin_ns, pause.end_ns, 1.0) for pause in pauses)
-    found = {}
-    for operation in operations:
-        spent = times.get(operation.number)
-        if spent is None or not operation.run_ns:
-            continue
-        left_ns, parts = max(0, operation.run_ns - spent.ns), []
-        collected_ns = int(collections.within(operation.began_ns, operation.ended_ns))
-        for most_ns in (spent.delayed_ns or 0, collected_ns, spent.blocked_ns):
-            parts.append(min(left_ns, most_ns))
-            left_ns -= parts[-1]
-        found[operation.number] = OffCpu._make([*parts, left_ns])
-    return found
 
 
 class Intervals:
@@ -237,7 +318,7 @@ class Intervals:
 OWN, WAIT = 0, -1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Step:
     """A time of a thread. `what`: an operation that it ran, WAIT, or OWN: nothing of this.
     due_ns: when it was to end, if it did not compute: a worker's next operation was ready. Known
@@ -288,95 +369,3 @@ def steps_of(trace: Trace) -> dict[str, list[Step]]:
                 found[thread].append(Step(thread, begin, end, step.what, end))
             now = end
     return found
-
-
-class Evidence:
-    """Fills `trace.cpu.times` and `trace.cpu.spans`."""
-
-    def __init__(self, trace: Trace):
-        self.trace = trace
-        self.cpu = trace.cpu
-        self.steps = steps_of(trace)
-        self._busy: list[Step] = []  # of all threads
-        self._delays: list[tuple[int, int, float]] = []  # of threads without a core
-
-    def judge(self, threads: Sequence[ThreadReadings]) -> None:
-        """Enter what the readings of `threads` say."""
-        for thread in threads:
-            steps = self.steps[thread.name]
-            for (begin, first), (end, last) in pairwise(thread.readings):
-                low = bisect_left(steps, begin, key=_begin_ns)
-                within = steps[low : bisect_right(steps, end, key=_end_ns)]
-                idle = [s for s in within if s.what == WAIT or (s.what == OWN and thread.works)]
-                busy = [s for s in within if s not in idle]
-                self._enter_late(idle, self._share(busy, idle, first, last))
-        self._enter()
-
-    def _share(self, busy: list[Step], idle: list[Step], first: Reading, last: Reading) -> float:
-        """The busy steps share what is known of them; returns how long the thread had no core
-        beyond that."""
-        known = first.counts and last.counts
-        delay_ns = delay_of(last.counts) - delay_of(first.counts) if known else 0
-        device_ns = self.cpu.device_ns
-        most = [max(0, step.ns - device_ns.get(step.what, 0)) for step in busy]
-        paced = any(step.what in device_ns for step in busy)
-        slept = sum(step.due_ns - step.begin_ns > _SHORTEST_SLEEP_NS for step in idle)
-        sleeps = max(0, last.sleeps - first.sleeps - slept)
-        off_ns = max(0, sum(most) - (0 if paced else last.cpu_ns - first.cpu_ns))
-        delayed_ns = min(off_ns, delay_ns)
-        for step, ns in zip(busy, most):
-            share = ns / (sum(most) or 1)
-            step.off_ns, step.sleeps = off_ns * share, ceil(sleeps * share)
-            if known:
-                step.delayed_ns = delayed_ns * share
-                self._delays.append((step.begin_ns, step.end_ns, step.delayed_ns / step.ns))
-        self._busy += busy
-        return delay_ns - delayed_ns
-
-    def _enter_late(self, idle: list[Step], left_ns: float) -> None:
-        """The thread had no core for `left_ns` when the idle steps were to end, or else when they
-        had begun."""
-        late = [(step, step.due_ns, step.end_ns) for step in idle]
-        early = [(step, step.begin_ns, step.due_ns) for step in idle]
-        for windows in (late, early):
-            total = sum(end - begin for _, begin, end in windows)
-            share = min(1.0, max(0.0, left_ns) / (total or 1))
-            for step, begin, end in windows:
-                ns = share * (end - begin)
-                at_end = windows is late or step.what == WAIT
-                self._enter_span(step.thread, end - ns if at_end else begin, ns, "preempted")
-                self._delays.append((step.begin_ns, step.end_ns, ns / step.ns))
-            left_ns -= total
-
-    def _enter(self) -> None:
-        """Enter all that is known."""
-        collections = Intervals((p.begin_ns, p.end_ns, 1.0) for p in self.cpu.pauses)
-        without_core = Intervals(self._delays)
-        for step in self._busy:
-            number, delayed_ns = step.what, step.delayed_ns or 0.0
-            pushed = number in self.cpu.pushed
-            collected_ns = collections.within(step.begin_ns, step.end_ns)
-            asleep_ns = max(0.0, step.off_ns - delayed_ns - collected_ns)
-            blocked_ns = 0.0
-            long = step.sleeps and asleep_ns >= step.sleeps * _SHORTEST_KNOWN_NS
-            if step.delayed_ns is not None and (pushed or number == OWN) and long:
-                # A thread without a core may have kept a lock that this one waited for.
-                kept_ns = max(0.0, without_core.within(step.begin_ns, step.end_ns) - delayed_ns)
-                blocked_ns = max(0.0, asleep_ns - kept_ns)
-            if number == OWN:
-                parts = delayed_ns, blocked_ns, asleep_ns - blocked_ns
-                now = float(step.begin_ns)
-                for cause, ns in zip(("preempted", "blocked", "unexplained"), parts):
-                    self._enter_span(step.thread, now, ns, cause)
-                    now += ns
-                continue
-            if number in self.trace.shared:  # it waited for its helpers, which computed
-                step.off_ns = delayed_ns
-            known = None if step.delayed_ns is None else round(delayed_ns)
-            spent_ns = round(step.ns - step.off_ns)
-            self.cpu.times[number] = CpuTime(spent_ns, known, pushed, round(blocked_ns))
-        self.cpu.spans.sort()
-
-    def _enter_span(self, thread: str, begin_ns: float, ns: float, cause: str) -> None:
-        if ns >= _SHORTEST_SPAN_NS:
-            self.cpu.spans.append(Span(thread, round(begin_ns), round(begin_ns + ns), cause))

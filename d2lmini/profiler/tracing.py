@@ -51,7 +51,7 @@ from d2lmini.profiler.event_graph import (
     ScheduleBounds,
     bounds_of,
 )
-from d2lmini.profiler.evidence import LONG_US, CpuTimes, OffCpu, split_off_cpu
+from d2lmini.profiler.evidence import LONG_US, CpuTimes, OffCpu
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.records import (
     Copy,
@@ -362,7 +362,7 @@ class Trace(Recorder):
     def off_cpu(self) -> dict[int, OffCpu]:
         """For each operation whose CPU time is known, by its number: how long it did not compute,
         by cause; see `profiler.evidence`."""
-        return split_off_cpu(self.operations, self.cpu.times, self.cpu.pauses)
+        return self.cpu.off_cpu(self.operations)
 
     def bounds(self) -> ScheduleBounds:
         """How short the run could have been: work over workers, the longest chain, the links, and

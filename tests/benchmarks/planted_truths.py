@@ -82,6 +82,7 @@ def on_workers(n: int, body: Callable[[], None], inline_below: float = 20.0) -> 
     """The trace of `body` on so many workers."""
     with engine.use("threaded", workers=n, inline_below=inline_below):
         push_work(0.001)  # starts a worker
+        nd.ones((1 << 20,))  # the first push of bytes imports psutil: 10 ms of the program's own
         nd.waitall()
         with profile() as trace:
             body()

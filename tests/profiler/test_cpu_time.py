@@ -10,11 +10,10 @@ from d2lmini.engine.thread_clock import Reading
 from d2lmini.profiler import Operation, Trace, Wait
 from d2lmini.profiler.evidence import (
     CpuTime,
-    Evidence,
+    CpuTimes,
     OffCpu,
     Pause,
     ThreadReadings,
-    split_off_cpu,
 )
 
 MS = 1_000_000
@@ -27,11 +26,13 @@ def ran(number: int, begin_ms: int, end_ms: int) -> SimpleNamespace:
 
 def split(*operations, times, pauses=()):
     """The parts of operations of which are known: number, CPU time, delay, blocked, in ms."""
-    times = {
+    cpu = CpuTimes()
+    cpu.times = {
         number: CpuTime(ns * MS, None if delay is None else delay * MS, True, rest * MS)
         for number, ns, delay, rest in times
     }
-    return split_off_cpu(operations, times, [Pause(a * MS, b * MS, "", None) for a, b in pauses])
+    cpu.pauses = [Pause(a * MS, b * MS, "", None) for a, b in pauses]
+    return cpu.off_cpu(operations)
 
 
 def test_delay_comes_first_then_collection_then_sleep():
@@ -72,7 +73,7 @@ def judged(threads, ran, pushed=(), shared=(), waits=()):
         thread.name, thread.works = name, name == "w"
         thread.readings = [(at(when), counts) for when, counts in readings]
         read.append(thread)
-    Evidence(trace).judge(read)
+    trace.cpu.judge(trace, read)
     found = {n: tuple(x / MS for x in parts) for n, parts in trace.off_cpu().items()}
     spans = [(s.thread, (s.begin_ns - at(0)) / MS, (s.end_ns - at(0)) / MS, s.cause)
              for s in trace.cpu.spans]  # fmt: skip
