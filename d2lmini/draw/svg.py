@@ -208,7 +208,7 @@ def png(svg: str, dots_per_pixel: float = 2.0) -> bytes:
         tag = part.tag.removeprefix(_SVG)
         if tag == "text":
             axes.text(
-                x, y, part.text, zorder=order, color=given["fill"], parse_math=False,
+                x, y, part.text or "", zorder=order, color=given["fill"], parse_math=False,
                 fontsize=float(given["font-size"]) * _POINTS_PER_PIXEL * 0.92,
                 fontweight=given.get("font-weight", "normal"), va="baseline",
                 ha="center" if "text-anchor" in given else "left",

@@ -285,8 +285,8 @@ def _read_own(tree: dict[str, Any], trace: Trace) -> Trace:
             if isinstance(held, dict):
                 held[values[0]] = record(*values[1:])
             elif record is Operation:
-                *values, flops, nbytes = values
-                of_row = dict(zip(fields, values), number=number, footprint=cost_of(flops, nbytes))
+                *others, flops, nbytes = values
+                of_row = dict(zip(fields, others), number=number, footprint=cost_of(flops, nbytes))
                 held.append(Operation(**of_row))
             else:
                 held.append(record(*values))
