@@ -27,6 +27,7 @@ from d2lmini.gluon import checkpoint
 from d2lmini.gluon.data.vision import datasets
 from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
+from d2lmini.optimizer.lr_scheduler import FactorScheduler
 
 num_gpus()  # asks for CuPy once, as arrays of a GPU in a file do
 _OPS = sorted(registry)
@@ -119,7 +120,10 @@ def _load_symbol(path: str, data: bytes) -> None:
 
 
 def _set_states(path: str, data: bytes) -> None:
-    updater = optimizer.get_updater(optimizer.SGD(momentum=0.9))
+    described = [name for name in (b"Adam", b"RMSProp") if b'"class": "' + name in data]
+    schedule = FactorScheduler(3) if b"FactorScheduler" in data else None
+    kind = described[0].decode() if described else "SGD"
+    updater = optimizer.get_updater(optimizer.create(kind, lr_scheduler=schedule))
     before = updater.optimizer, dict(vars(updater.optimizer)), updater.states
     try:
         updater.set_states(data)
