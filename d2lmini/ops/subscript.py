@@ -49,9 +49,10 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
+from d2lmini.ops.index import take
 from d2lmini.ops.places import adjoint, coordinate, flatten_places, integers, scatter, scatter_add
 from d2lmini.ops.reduce import sum_to
-from d2lmini.ops.shape import expand_dims, squeeze
+from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
 # -- slice -----------------------------------------------------------------------------------------
 
@@ -232,13 +233,17 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
 @_getitem.written_in_mxnet
 def _(data, indices=None, *, key):
     """A slice for numbers and slices, then removal and insertion of axes."""
-    if indices is not None:
-        raise MXNetError(f"MXNet's files have no x[{key}] by arrays; use take or pick")
     axes = [item for item in key if item is not None and item is not ...]
-    bounds = [_bounds(item) for item in axes]
+    arrays = [axis for axis, item in enumerate(axes) if is_at(item)]
+    if len(arrays) > 1 or (arrays and any(type(item) is int for item in axes)):
+        raise MXNetError(f"MXNet's files have no x[{key}] by several arrays; use take or pick")
+    bounds = [(None, None, 1) if i in arrays else _bounds(item) for i, item in enumerate(axes)]
     begin, end, step = (tuple(b) for b in zip(*bounds, strict=True)) if bounds else ((), (), ())
     y = registry["slice"](data, begin=begin, end=end, step=step)
-    gone = [axis for axis, item in enumerate(axes) if type(item) is int]
+    for axis in arrays:
+        places = reshape(indices, shape=axes[axis][1] or (1,))
+        y = take(y, places, axis=axis, mode="wrap")  # -1 is the last
+    gone = [axis for axis, item in enumerate(axes) if type(item) is int or item == ("at", ())]
     if gone and len(gone) == len(axes):  # a single element, of which squeeze would leave an axis
         return registry["_np_reshape"](y, newshape=(1,) * key.count(None))
     if gone:

@@ -201,7 +201,7 @@ def public_functions() -> dict[str, Function]:
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
     numbers = {**FUNCTIONS, "power": _power, "pow": _power}
     created = {n: _creator(n) for n in ("zeros", "ones", "arange", "linspace", "eye")}
-    others = {"full": full, "concatenate": nd.concatenate, "Group": Group}
+    others: dict[str, Any] = {"full": full, "concatenate": nd.concatenate, "Group": Group}
     return {**ops, **numbers, **created, **others}
 
 

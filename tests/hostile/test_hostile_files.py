@@ -74,7 +74,7 @@ def test_tables_that_are_no_symbols(case: str, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"\xff\xfe{}", "is not JSON but bytes"),
+        (b"\xff\xfe{}", "this is not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"nodes": ' + b"9" * 5000, "not JSON"),
         (b"[]", "not a Symbol"),
