@@ -276,6 +276,7 @@ class Composed(Op):
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
         self.rule_of_its_own: Any = None
+        self.is_gradient = False
         self._backward_op = cache(self._make_backward_op)
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
@@ -436,6 +437,7 @@ class Composed(Op):
             outputs=sum(wanted), flops=20, constants=self.constants,
             compute_in_float32=self.compute_in_float32,
         )  # fmt: skip
+        op.is_gradient = True
         return op
 
 
@@ -498,4 +500,4 @@ class Runner:
         self.elements += size
         if self.calls >= COMPILED_CALL or self.elements >= COMPILED_SIZE:
             return None
-        return None if op.backward_of and size >= BLOCKED else interpret(op, xp, arrays, attrs)
+        return None if op.is_gradient and size >= BLOCKED else interpret(op, xp, arrays, attrs)

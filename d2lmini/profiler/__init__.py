@@ -7,7 +7,7 @@ tracing    `profile()`: listens to the engine and keeps the records, with the ti
 evidence   CPU time of operations
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
 summary    tables of operations; `roofline` measures the machine's peaks
-trace_file a trace as a file, for Perfetto too; `foreign` reads those of PyTorch
+trace_file a trace as a file, for Perfetto too; `foreign` reads those of PyTorch and JAX
 event_graph    what had to come after what, and why: the critical path, what keeps two operations
            apart, what no order of the operations beats
 waits      the ledger of waits, and the lint of hidden ones

@@ -10,7 +10,7 @@ program's threads are a separate process, which shows their waits. "records" is 
 table of `TABLES` by columns, so the trace is the same trace again, to the nanosecond. The types in
 the records' classes say what a column may hold (`_kinds`); a value is checked before it is used.
 
-`foreign` reads the traces of PyTorch.
+`foreign` reads the traces of PyTorch and JAX.
 
 The format: "Trace Event Format", the Chromium authors; Perfetto's "Visualizing external trace
 formats".
@@ -227,7 +227,7 @@ def _events(trace: Trace) -> list[dict[str, Any]]:
 
 def load(path: str | os.PathLike[str], trace: Trace) -> Trace:
     """See `tracing.load`; `trace` is an empty one, which is filled."""
-    file = os.fspath(path)
+    file = foreign.find_file(path)
     tree = _read_json(file)
     facts = tree.get("otherData")
     own = isinstance(facts, dict) and facts.get("producer") == "d2lmini"

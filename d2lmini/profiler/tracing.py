@@ -545,9 +545,9 @@ class Profile(Scope):
 
 
 def load(path: str | PathLike[str]) -> Trace:
-    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's
-    profiler; JSON, compressed or not. MXNetError, with the place in the file, if it is neither or
-    damaged; OSError if it cannot be read."""
+    """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's or
+    JAX's profiler (the file, or its log directory); JSON, compressed or not. MXNetError, with the
+    place in the file, if it is none of these or damaged; OSError if it cannot be read."""
     from d2lmini.profiler.trace_file import load
 
     return load(path, Trace())

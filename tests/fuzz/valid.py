@@ -80,7 +80,7 @@ def checkpoints() -> list[bytes]:
 
 
 def traces() -> list[bytes]:
-    """A trace of this library, with all that one can hold; the heads of PyTorch's."""
+    """A trace of this library, with all that one can hold; the heads of PyTorch's and JAX's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
         with profiler.profile() as trace:
@@ -95,7 +95,7 @@ def traces() -> list[bytes]:
     for file in sorted(TRACES.glob("*.json.gz")):
         tree = json.loads(gzip.decompress(file.read_bytes()))
         events = tree["traceEvents"]
-        wanted = ("cpu_op", "python_function", "[memory]")
+        wanted = ("hlo_op", "PjitFunction", "cpu_op", "array.py", "[memory]")
         chosen = [e for e in events[60:] if any(word in str(e) for word in wanted)]
         tree["traceEvents"] = events[:60] + chosen[:60]
         found.append(json.dumps(tree).encode())

@@ -1,4 +1,4 @@
-"""Traces of other libraries: recorded ones of PyTorch on a CPU with a planted fault
+"""Traces of other libraries: recorded ones of PyTorch and JAX on a CPU with a planted fault
 (`chapters/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events that
 are written by hand."""
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import kineto_gpu
@@ -15,7 +16,7 @@ from d2lmini import MXNetError, gpu
 from d2lmini.profiler import Trace, load
 
 DATA = Path(__file__).parents[2] / "chapters" / "traces"
-RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz")
+RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz", "jax.trace.json.gz")
 
 
 def ratio(trace: Trace) -> float:
@@ -38,8 +39,6 @@ def check_answers(trace: Trace) -> None:
         trace.replay(workers=4)
     with pytest.raises(MXNetError, match="cannot tell"):
         trace.replay(devices=2)
-    with pytest.raises(MXNetError, match=r"memory\(\): .* not read"):
-        trace.memory()
 
 
 # -- recorded traces -------------------------------------------------------------------------------
@@ -65,6 +64,28 @@ def test_the_item_of_each_step_is_found_at_its_line():
     assert lines == {"27", "28", "29"}  # forward, backward, step
     faster = trace.replay(without_wait_at="torch_loop.py:30")
     assert faster.end_ns < trace.end_ns and not faster.waits
+
+
+def test_the_float_of_each_step_of_jax_is_found_at_its_line():
+    trace = load(DATA / "jax.trace.json.gz")
+    rows = {row.kind: row for row in trace.waits()}
+    assert rows["float"].times == 5 and rows["float"].hidden
+    assert rows["float"].where == "jax_loop.py:35: total += float(loss)  # the fault"
+    assert {o.where for o in trace.operations} == {
+        "jax_loop.py:34: weights, loss = update(weights)"
+    }
+    assert not any(operation.inline for operation in trace.operations)
+    with pytest.raises(MXNetError, match=r"memory\(\): .* not read"):
+        trace.memory()
+
+
+def test_a_log_directory_of_jax(tmp_path):
+    folder = tmp_path / "log" / "plugins" / "profile" / "now"
+    folder.mkdir(parents=True)
+    with pytest.raises(MXNetError, match=r"holds no \*\.trace\.json\.gz"):
+        load(tmp_path / "log")
+    shutil.copy(DATA / "jax.trace.json.gz", folder / "host.trace.json.gz")
+    assert len(load(tmp_path / "log").operations) == len(load(DATA / RECORDED[2]).operations)
 
 
 # -- generated traces of a GPU ---------------------------------------------------------------------
@@ -107,6 +128,11 @@ def test_a_copy_on_the_stream_of_the_kernels_cannot_overlap(tmp_path):
     copies = [operation for operation in trace.operations if operation.is_copy]
     for copy in copies:
         assert trace.events.between(copy, trace[copy.number + 1]) == "stream"
+    trace = generated("prefetched copy", tmp_path)
+    for copy in [o for o in trace.operations if o.is_copy]:
+        # The kernel that waits for the event needs the copy.
+        assert copy.number in trace.needs(copy.number + 1)
+    assert trace.account().causes[0] == "transfer"
 
 
 # -- events written by hand ------------------------------------------------------------------------
@@ -124,11 +150,18 @@ def written(events, folder, name="any.json"):
     return load(folder / name)
 
 
+def test_the_item_of_jax_is_a_wait(tmp_path):
+    """Recorded with JAX 0.10 on a CPU; the program called c.item() in each of four steps."""
+    trace = load(Path(__file__).parent / "traces" / "jax-eager.json.gz")
+    assert {row.kind: row.times for row in trace.waits()} == {"item": 4, "block_until_ready": 1}
+    assert trace.critical_path().length_ns < trace.account().wall_ns
+
+
 def test_what_neither_profiler_wrote_is_refused(tmp_path):
     other = {"ph": "X", "name": "work", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
     name = {"ph": "M", "name": "process_name", "pid": 1}
     for events in ({"traceEvents": [name]}, {"weights": [1, 2]}, [other]):
-        with pytest.raises(MXNetError, match="no trace of d2lmini or of PyTorch's profiler"):
+        with pytest.raises(MXNetError, match="no trace of d2lmini, PyTorch's profiler or JAX's"):
             written(events, tmp_path)
     with pytest.raises(MXNetError, match="no operation among them"):
         written([{**span("import", 1, 0, 5), "cat": "python_function"}], tmp_path)

@@ -1,7 +1,7 @@
 """Traces that were recorded once give the same answers, to the nanosecond.
 
 `traces` holds programs on every engine, with threads, devices, links, back-pressure, split and
-failed operations, and traces of PyTorch on a CPU;
+failed operations, and traces of PyTorch and JAX on a CPU;
 `answers.json` what they answer. After a change that is meant to alter an answer:
 
     python tests/profiler/test_stored_traces.py
