@@ -262,6 +262,10 @@ TARGETS: dict[str, Target] = {
     "idx": Target(
         _read_pair, valid.idx_files(), _mutate_zipped, Limits(128 * KIB, 3 * 1032), file="x-ubyte",
     ),
+    "cifar": Target(
+        lambda path, data: datasets.read_cifar(path), [bytes(3073), bytes(2 * 3073)], _binary,
+        Limits(64 * KIB, 4), file="data_batch_1.bin",
+    ),
     "image": Target(
         lambda path, data: datasets.read_image(path), valid.images(), _binary,
         Limits(2048 * KIB, 3 * datasets.MOST_PIXELS_PER_BYTE), file="x.png",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import struct
 import sys
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +125,7 @@ def test_other_files_than_the_published_ones_are_used_with_a_warning(mnist_root:
     ("kind", "names"),
     [
         (vision.MNIST, ["train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz"]),
+        (vision.CIFAR10, ["cifar-10-binary.tar.gz", "data_batch_1.bin", "data_batch_5.bin"]),
     ],
 )
 def test_without_a_network_the_error_says_what_to_put_where(tmp_path, monkeypatch, kind, names):
@@ -143,6 +146,49 @@ def test_without_a_network_the_error_says_what_to_put_where(tmp_path, monkeypatc
     name = names[0].split(",")[0]
     assert url == f"https://mirror.example/gluon/dataset/{kind.name}/{name}"
     assert path == str(root) and len(sha1) == 40
+
+
+def cifar_rows(n: int) -> np.ndarray:
+    return rng.integers(0, 10, (n, 1 + 3072)).astype("uint8")
+
+
+@own_files
+def test_cifar_from_files_and_from_the_archive(tmp_path: Path):
+    parts = {f"data_batch_{i}.bin": cifar_rows(2) for i in range(1, 6)}
+    parts["test_batch.bin"] = cifar_rows(3)
+    with tarfile.open(tmp_path / "cifar-10-binary.tar.gz", "w:gz") as tar:
+        for name, rows in {**parts, "../evil.bin": cifar_rows(1)}.items():
+            member = tarfile.TarInfo(name if ".." in name else f"cifar-10-batches-bin/{name}")
+            member.size = rows.nbytes
+            tar.addfile(member, io.BytesIO(rows.tobytes()))
+    train, test = vision.CIFAR10(str(tmp_path)), vision.CIFAR10(str(tmp_path), train=False)
+    assert len(train) == 10 and len(test) == 3
+    image, label = train[3]  # the second row of the second file
+    row = parts["data_batch_2.bin"][1]
+    assert isinstance(label, np.int32) and label == row[0]
+    assert image.shape == (32, 32, 3) and image.dtype == np.uint8
+    assert np.array_equal(image.asnumpy(), row[1:].reshape(3, 32, 32).transpose(1, 2, 0))
+    assert {p.name for p in tmp_path.iterdir()} == {*parts, "cifar-10-binary.tar.gz"}
+    assert not (tmp_path.parent / "evil.bin").exists()
+
+
+@own_files
+def test_damaged_cifar_files(tmp_path: Path):
+    (tmp_path / "test_batch.bin").write_bytes(b"x" * 3074)
+    with pytest.raises(MXNetError, match="3074 bytes are not a multiple of the row size 3073"):
+        vision.CIFAR10(str(tmp_path), train=False)
+    archive = tmp_path / "cifar-10-binary.tar.gz"
+    archive.write_bytes(b"no archive")
+    with pytest.raises(MXNetError, match="the archive cannot be read"):
+        vision.CIFAR10(str(tmp_path))
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("train.txt"))
+    with pytest.raises(MXNetError, match=r"there is no data_batch_1\.bin in this archive"):
+        vision.CIFAR10(str(tmp_path))
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(MXNetError, match="the archive cannot be read"):
+        vision.CIFAR10(str(tmp_path))
 
 
 @pytest.fixture

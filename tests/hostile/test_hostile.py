@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[2]
 FUZZ = ROOT / "tests" / "fuzz"
 
 NAMES = (
-    "params", "nd.load", "symbol", "states", "checkpoint", "notebook", "trace", "idx", "image",
+    "params", "nd.load", "symbol", "states", "checkpoint", "notebook", "trace", "idx", "cifar",
+    "image",
 )  # fmt: skip
 
 

@@ -6,10 +6,12 @@ bound, a hang or a half-changed object; each is refused with words now.
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import re
 import struct
+import tarfile
 import tracemalloc
 import warnings
 import zlib
@@ -143,7 +145,7 @@ def test_states_that_are_refused_change_nothing(case: str):
     assert vars(updater.optimizer) == before and updater.states is states
 
 
-# -- images -------------------------------------------------------------------------------------
+# -- archives and downloads ------------------------------------------------------------------------
 
 
 def chunk(kind: bytes, body: bytes, length: int | None = None) -> bytes:
@@ -182,6 +184,55 @@ def test_images_that_are_refused(case: str, tmp_path):
             assert tracemalloc.get_traced_memory()[1] < 1 << 24
         finally:
             tracemalloc.stop()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0):
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname, found.size = kind, link, size
+    return found
+
+
+def archive_of(path: Path, *members: tarfile.TarInfo) -> str:
+    with tarfile.open(path, "w:gz") as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(b"x" * member.size))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["../x.bin", "/x.bin", "../../x.bin", "a/../../x.bin", "x.bin"])
+def test_members_land_in_the_folder_wherever_they_say(name: str, tmp_path):
+    folder = tmp_path / "in" / "it"
+    folder.mkdir(parents=True)
+    datasets.extract(archive_of(folder / "a.tgz", member(name, size=3)), str(folder), ["x.bin"])
+    assert (folder / "x.bin").read_bytes() == b"xxx"
+    everything = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")}
+    assert everything == {"in", "in/it", "in/it/a.tgz", "in/it/x.bin"}
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+)
+def test_links_and_devices_are_no_files(kind: bytes, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    archive = archive_of(folder / "a.tgz", member("x.bin", kind, "../secret"))
+    with pytest.raises(MXNetError, match=r"a\.tgz: there is no x\.bin"):
+        datasets.extract(archive, str(folder), ["x.bin"])
+    assert [p.name for p in folder.iterdir()] == ["a.tgz"]
+
+
+def test_a_header_that_claims_gigabytes_takes_none(tmp_path):
+    """tarfile reads such a header's text at once, and a file's `read` allocates what is asked."""
+    head = member("x", tarfile.XHDTYPE, size=1 << 32).tobuf(tarfile.GNU_FORMAT)
+    (tmp_path / "a.tar").write_bytes(head + bytes(1024))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MXNetError, match=r"a\.tar"):
+            datasets.extract(str(tmp_path / "a.tar"), str(tmp_path), ["x.bin"])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()
 
 
 # -- the chapters' server --------------------------------------------------------------------------

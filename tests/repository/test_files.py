@@ -9,8 +9,11 @@ from __future__ import annotations
 import ast
 import builtins
 import errno
+import gzip
+import io
 import os
 import stat
+import tarfile
 from itertools import count
 from pathlib import Path
 
@@ -57,6 +60,22 @@ def _trace(seed):
     return trace
 
 
+def _archive(folder, seed):
+    path = folder.parent / f"{seed}.tar.gz"
+    with gzip.open(path, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+        member = tarfile.TarInfo("data.bin")
+        member.size = 1000 * seed
+        tar.addfile(member, io.BytesIO(bytes(1000 * seed)))
+    return str(path)
+
+
+def _unpack(folder, seed):
+    from d2lmini.gluon.data.vision import datasets
+
+    path = _archive(folder, seed)
+    return lambda: datasets.extract(path, str(folder), ["data.bin"])
+
+
 def _picture(folder, seed):
     figure = pytest.importorskip("matplotlib.figure").Figure((seed, 1))
     from d2lmini.draw.picture import Picture
@@ -84,6 +103,7 @@ WRITERS = {
     "trace.save": lambda f, n: (t := _trace(n)) and (lambda: t.save(f / "a.json")),
     "Picture.save": _picture,
     "files.write": lambda f, n: lambda: files.write(f / "a.txt", "text" * n),
+    "unpacked data": _unpack,
 }  # fmt: skip
 
 
@@ -183,8 +203,8 @@ def test_a_full_disk(written, monkeypatch):
 
 
 STRUCK = tuple(
-    str(PACKAGE / f"{name}.py")
-    for name in ("device/files", "ndarray/serialize", "gluon/compiled", "engine/signals")
+    str(PACKAGE / name)
+    for name in ("device/files.py", "ndarray/serialize.py", "gluon/compiled.py", "engine/signals.py")
 )
 
 

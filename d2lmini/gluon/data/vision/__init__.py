@@ -1,6 +1,6 @@
 """Images: datasets and transforms.
 
-datasets    MNIST, FashionMNIST, ImageFolderDataset
+datasets    MNIST, FashionMNIST, CIFAR10, ImageFolderDataset
 transforms  Compose, Resize, ToTensor, Normalize, crops, flips: as Blocks
 """
 
@@ -11,11 +11,11 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data.vision import datasets, transforms
 from d2lmini.gluon.data.vision.datasets import (
-    MNIST, FashionMNIST, ImageFolderDataset,
+    CIFAR10, MNIST, FashionMNIST, ImageFolderDataset,
 )  # fmt: skip
 
 __all__ = [
-    "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
+    "CIFAR10", "FashionMNIST", "ImageFolderDataset", "MNIST", "datasets", "transforms",
 ]  # fmt: skip
 
 

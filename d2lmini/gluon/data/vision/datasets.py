@@ -1,4 +1,4 @@
-"""Image datasets: MNIST, FashionMNIST, and folders of image files.
+"""Image datasets: MNIST, FashionMNIST, CIFAR10, and folders of image files.
 
     train = FashionMNIST(root="data", train=True)
     X, y = train[0]                  # (28, 28, 1) uint8 NDArray, a NumPy int32
@@ -29,6 +29,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
+import tarfile
 import zlib
 from collections.abc import Callable, Sequence
 from math import prod
@@ -37,9 +39,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.base import MXNetError, callsite, environment
+from d2lmini.base import FileError, MXNetError, callsite, environment
 from d2lmini.base.util import is_np_array
 from d2lmini.context import cpu
+from d2lmini.device import files
 from d2lmini.gluon.data.dataset import Dataset, gather
 from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
@@ -100,7 +103,21 @@ def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray
     return images, labels
 
 
-__all__ = ["MNIST", "FashionMNIST", "ImageFolderDataset"]
+def read_cifar(path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 32, 32, 3) and labels (N,) of a file of rows: a label, then 1024 red, 1024 green,
+    1024 blue values."""
+    row = 1 + 3 * 32 * 32
+    nbytes = os.path.getsize(path)
+    if nbytes == 0 or nbytes % row or nbytes > MOST_BYTES:
+        raise MXNetError(
+            f"{path}: not a CIFAR file: {nbytes} bytes are not a multiple of the row size {row}"
+        )
+    rows = np.fromfile(path, np.uint8).reshape(-1, row)
+    images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), rows[:, 0].astype(np.int32)
+
+
+__all__ = ["CIFAR10", "MNIST", "FashionMNIST", "ImageFolderDataset"]
 
 #: File name -> SHA-1 of the published file.
 Files = dict[str, str]
@@ -205,6 +222,58 @@ class FashionMNIST(MNIST):
         "t10k-images-idx3-ubyte.gz": "626ed6a7c06dd17c0eec72fa3be1740f146a2863",
         "t10k-labels-idx1-ubyte.gz": "17f9ab60e7257a1620f4ad76bbbaf857c3920701",
     }
+
+
+class CIFAR10(_DownloadedDataset):
+    """Small colour photographs of ten classes (A. Krizhevsky, 2009): 50,000 and 10,000 images.
+
+    Elements: (image (32, 32, 3) uint8 NDArray, label as NumPy int32). Reads the .bin files in
+    `root`, or the archive there, which is downloaded if missing.
+    """
+
+    name = "cifar10"
+    _archive: ClassVar[tuple[str, str]] = (
+        "cifar-10-binary.tar.gz", "fab780a1e191a7eda0f345501ccd62d20f7ed891",
+    )  # fmt: skip
+    _train_files: ClassVar[Files] = {
+        "data_batch_1.bin": "aadd24acce27caa71bf4b10992e9e7b2d74c2540",
+        "data_batch_2.bin": "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795",
+        "data_batch_3.bin": "1dd00a74ab1d17a6e7d73e185b69dbf31242f295",
+        "data_batch_4.bin": "aab85764eb3584312d3c7f65fd2fd016e36a258e",
+        "data_batch_5.bin": "26e2849e66a845b7f1e4614ae70f4889ae604628",
+    }
+    _test_files: ClassVar[Files] = {"test_batch.bin": "67eb016db431130d61cd03c7ad570b013799c88c"}
+
+    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
+        if any(self._find(name) is None for name in self._files):
+            extract(self._obtain(*self._archive), self._root, [*self._files])
+        parts = [read_cifar(self._obtain(name, sha1)) for name, sha1 in self._files.items()]
+        images, labels = (np.concatenate(arrays) for arrays in zip(*parts))
+        return images, labels
+
+
+def extract(archive: str, folder: str, names: list[str]) -> None:
+    """Extract the files with these names, from anywhere in the archive, into `folder`.
+
+    Nothing else is extracted: no path, link or device of the archive. Raises MXNetError if the file
+    is no archive, or if a name is missing or not a plain file.
+    """
+    missing = set(names)
+    try:
+        with tarfile.open(archive, "r|*") as tar:  # a stream reads no more than there is
+            for member in tar:
+                name = os.path.basename(member.name)
+                if name in missing and member.isreg() and not member.issparse():
+                    source: Any = tar.extractfile(member)
+                    with files.replace_atomically(os.path.join(folder, name)) as [part]:
+                        with open(part, "wb") as target:
+                            shutil.copyfileobj(source, target, 1 << 20)
+                    missing.discard(name)
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
+        kind = FileError if isinstance(problem, OSError) else MXNetError
+        raise kind(f"{archive}: the archive cannot be read: {problem}") from problem
+    for name in sorted(missing):
+        raise MXNetError(f"{archive}: there is no {name} in this archive")
 
 
 class ImageFolderDataset(Dataset):
