@@ -158,12 +158,16 @@ class MNIST(Dataset):
         self._root = os.path.expanduser(root or os.path.join(home, "datasets", self.name))
         self._files = self._train_files if train else self._test_files
         self._transform = transform
-        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
-        images, label = read_labelled_images(*paths)
-        self._data: NDArray = as_default(from_array(images[..., None], cpu(), adopt=True))
-        labels = label.astype(np.int32)
+        images, labels = self._get_data()
+        self._data: NDArray = as_default(from_array(images, cpu(), adopt=True))
         # Numbers cost less than arrays of one element, but programs with `np` expect the latter.
         self._label: Any = as_default(from_array(labels, cpu())) if is_np_array() else labels
+
+    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
+        """New arrays: images (N, H, W, C) uint8, labels (N,) int32."""
+        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
+        images, labels = read_labelled_images(*paths)
+        return images[..., None], labels.astype(np.int32)
 
     def __getitem__(self, idx: Any) -> Any:
         if self._transform is not None:
@@ -224,7 +228,7 @@ class FashionMNIST(MNIST):
     }
 
 
-class CIFAR10(_DownloadedDataset):
+class CIFAR10(MNIST):
     """Small colour photographs of ten classes (A. Krizhevsky, 2009): 50,000 and 10,000 images.
 
     Elements: (image (32, 32, 3) uint8 NDArray, label as NumPy int32). Reads the .bin files in
