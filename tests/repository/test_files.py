@@ -204,7 +204,12 @@ def test_a_full_disk(written, monkeypatch):
 
 STRUCK = tuple(
     str(PACKAGE / name)
-    for name in ("device/files.py", "ndarray/serialize.py", "gluon/compiled.py", "engine/signals.py")
+    for name in (
+        "device/files.py",
+        "ndarray/serialize.py",
+        "gluon/compiled.py",
+        "engine/signals.py",
+    )
 )
 
 
