@@ -116,6 +116,6 @@ def test_weights_gradients_and_states_are_told_apart(anew: bool, books):
     assert min(device.roles["weights"], device.roles["gradients"]) >= size
     assert more["weights"] == more["gradients"] == 0  # the new ones in place of the old
     assert 0 <= more["optimizer state"] <= size
-    # The peak is in the forward pass or, if the states are made early, at the gradient of its result.
-    assert more["activations"] > 0 or more["optimizer state"] >= size
+    # The peak is in the forward pass or, if states are made early, at its result's gradient.
+    assert more["activations"] > 0 or more["optimizer state"] > 0
     assert "at the peak: weights" in str(device)
