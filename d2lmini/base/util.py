@@ -29,7 +29,12 @@ __all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_sh
            "use_np_shape"]  # fmt: skip
 
 
-get_gpu_count, get_gpu_memory, getenv = num_gpus, gpu_memory_info, os.environ.get
+get_gpu_count, get_gpu_memory = num_gpus, gpu_memory_info
+
+
+def getenv(name: str) -> str | None:
+    """The value of an environment variable, None if it is not set."""
+    return os.environ.get(name)
 
 
 def setenv(name: str, value: str | None) -> None:

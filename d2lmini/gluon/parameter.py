@@ -112,7 +112,7 @@ class Parameter:
         self.grad_req = grad_req
 
     def __repr__(self) -> str:
-        kind = type(self).__name__
+        kind = "Constant" if isinstance(self, Constant) else "Parameter"
         return f"{kind} {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __getstate__(self) -> dict:

@@ -101,6 +101,13 @@ def _transpose(w: Writer, node: Node, x: str) -> str:
     return w.transpose(x, *order) if order else w.add("Identity", x)
 
 
+@converts("_spread")
+def _spread(w: Writer, node: Node, x: str) -> str:
+    if 0 in node.attrs["shape"]:
+        raise w.problem("this op has no converter for copies to size 0")
+    return w.add("Expand", w.reshape_to(x, node.attrs["kept"]), w.array(list(node.attrs["shape"])))
+
+
 @converts("broadcast_to", "broadcast_axis", "broadcast_like")
 def _broadcast(w: Writer, node: Node, x: str, *_like: str) -> str:
     before, after = w.x.shape, w.y.shape
@@ -241,15 +248,12 @@ def _fully_connected(w: Writer, node: Node, x: str, weight: str, bias: str = "")
     return w.add("Add", y, bias) if bias else y
 
 
-@converts("batch_dot", "linalg_gemm2")
+@converts("batch_dot")
 def _batch_dot(w: Writer, node: Node, *xs: str) -> str:
     a, operands, order = node.attrs, [], list(range(len(w.x.shape)))
-    if a.get("axis", -2) != -2:
-        raise w.problem("axis other than -2 has no converter")
     for x, is_transposed in zip(xs, (a["transpose_a"], a["transpose_b"])):
         operands.append(w.transpose(x, *order[:-2], order[-1], order[-2]) if is_transposed else x)
-    y = w.add("MatMul", *operands)
-    return y if a.get("alpha", 1) == 1 else w.add("Mul", y, w.number(a["alpha"], w.x.dtype))
+    return w.add("MatMul", *operands)
 
 
 @converts("dot")
@@ -303,8 +307,6 @@ def _convolution(w: Writer, node: Node, *xs: str) -> str:
 @converts("Deconvolution")
 def _deconvolution(w: Writer, node: Node, *xs: str) -> str:
     a, n = node.attrs, len(node.attrs["kernel"])
-    if a["target_shape"]:
-        raise w.problem("target_shape has no converter; say it with pad and adj")
     return w.add(
         "ConvTranspose", *xs, group=a["num_group"], dilations=list(a["dilate"] or (1,) * n),
         output_padding=list(a["adj"] or (0,) * n), **_window(w, node),
@@ -347,13 +349,9 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
 # -- normalization ---------------------------------------------------------------------------------
 
 
-def _gives_no_moments(node: Node) -> bool:
-    return not node.attrs["output_mean_var"]
-
-
 def _over_axis_1(node: Node) -> bool:
     ndim = len(spec_of(node.sources[0]).shape)
-    return ndim > 1 and node.attrs["axis"] % ndim == 1 and _gives_no_moments(node)
+    return ndim > 1 and node.attrs["axis"] % ndim == 1 and not node.attrs["output_mean_var"]
 
 
 @converts("BatchNorm", when=_over_axis_1)
@@ -365,7 +363,7 @@ def _batch_norm(w: Writer, node: Node, x: str, gamma: str, *rest: str) -> str:
 
 def _over_last_axis(node: Node) -> bool:
     ndim = len(spec_of(node.sources[0]).shape)
-    return node.attrs["axis"] % ndim == ndim - 1 and _gives_no_moments(node)
+    return node.attrs["axis"] % ndim == ndim - 1
 
 
 @converts("LayerNorm", when=_over_last_axis)
