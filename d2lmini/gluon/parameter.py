@@ -112,8 +112,7 @@ class Parameter:
         self.grad_req = grad_req
 
     def __repr__(self) -> str:
-        kind = "Constant" if isinstance(self, Constant) else "Parameter"
-        return f"{kind} {self.name} (shape={self.shape}, dtype={self.dtype})"
+        return f"Parameter {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __getstate__(self) -> dict:
         left_out = ("_owner", "_trainer", "_grad", "_one", "_var")
