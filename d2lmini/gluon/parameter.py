@@ -24,7 +24,7 @@ The Trainer handles several copies: it sums their gradients and keeps the copies
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,6 +78,8 @@ class Parameter:
     without effect, because all gradients are dense.
     """
 
+    _kind: ClassVar[str] = "Parameter"
+
     def __init__(
         self, name: str, grad_req: str = "write", shape: int | Shape | None = None,
         dtype: Any = np.float32, lr_mult: float = 1.0, wd_mult: float = 1.0, init: Any = None,
@@ -112,7 +114,7 @@ class Parameter:
         self.grad_req = grad_req
 
     def __repr__(self) -> str:
-        return f"Parameter {self.name} (shape={self.shape}, dtype={self.dtype})"
+        return f"{self._kind} {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __getstate__(self) -> dict:
         left_out = ("_owner", "_trainer", "_grad", "_one", "_var")

@@ -39,6 +39,8 @@ _NAMING = " Please make sure source and target networks have the same prefix."
 class Constant(Parameter):
     """A parameter with the constant `value` (an NDArray, or numbers) in every context."""
 
+    _kind = "Constant"
+
     def __init__(self, name: str, value: Any):
         if not isinstance(value, NDArray):
             value = as_default(nd.array(value))
