@@ -121,9 +121,11 @@ def same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     job = parallel._ParallelJob
 
     def fill(
-        xp: Any, name: str, key: Any, out: Any, parameters: dict, piece: tuple[int, ...] = ()
+        xp: Any, name: str, key: Any, out: Any, *values: float, piece: tuple[int, ...] = ()
     ) -> Any:
         names = random_state.Key(*key)
+        words = {"uniform": ("low", "high"), "normal": ("loc", "scale")}
+        parameters = dict(zip(words[name], values, strict=True))
         raw = np.empty(out.shape, out.dtype)
         if not piece:
             with mock.patch.object(parallel, "_ParallelJob", job):
