@@ -231,6 +231,8 @@ def load(path: str | os.PathLike[str], trace: Trace) -> Trace:
     tree = _read_json(file)
     facts = tree.get("otherData")
     own = isinstance(facts, dict) and facts.get("producer") == "d2lmini"
+    if own and "records" not in tree:
+        raise MXNetError(f"{file}: an earlier version of d2lmini saved it; record the run again")
     try:
         return _read_own(tree, trace) if own else foreign.read(file, tree, trace)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
