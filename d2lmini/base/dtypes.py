@@ -10,7 +10,7 @@ bfloat16 has the exponents of float32 and 8 bits of precision. NumPy lacks it; t
 <NDArray 3 @cpu(0)>
 
 The kind of the dtype is "V" to NumPy, as if it were no number: ask `is_float`. How ops compute with
-it: `ops/in_float32.py`.
+it: `ops/kernels.py`.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class L2Loss(_DeclaredLoss):
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         half = 0.5 if self._weight is None else _number(self._weight) / 2
-        if sample_weight is None:  # one op computes the whole loss: ops/squared_error.py
+        if sample_weight is None:  # one op computes the whole loss: ops/softmax.py
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self.batch_axis)
         label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
@@ -209,7 +209,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
     is -sum(label log softmax(pred)). from_logits: pred is already log softmax. sample_weight (N,
     1).
 
-    The whole loss is one op (`ops/cross_entropy.py`), except with from_logits or sample_weight.
+    The whole loss is one op (`ops/softmax.py`), except with from_logits or sample_weight.
     """
 
     axis: int = -1

@@ -152,7 +152,7 @@ class CachedOp:
 
     @property
     def mirrors(self) -> bool:
-        """True if backward computes cheap values again (`mirror.py`): by the flag
+        """True if backward computes cheap values again (`backward.py`): by the flag
         backward_do_mirror, or else by MXNET_BACKWARD_DO_MIRROR=1 in the environment."""
         asked = environment.read("MXNET_BACKWARD_DO_MIRROR")
         return self.flag({"backward_do_mirror": asked, **self.flags}, "backward_do_mirror")

@@ -78,8 +78,8 @@ class Node:
     labels  the user's attributes: {"lr_mult": "2.0", "__shape__": "(2, 3)", ...}
     site    the user's line that made the node
     given   the attributes that the user gave, as text: files contain these, defaults or not
-    stays   a bit for each rule of a pass that has no replacement for the node (`rewrite.py`)
-    steps   what `steps_of` (`steps.py`) has found, () for none; None before it is asked
+    stays   a bit for each rule of a pass that has no replacement for the node (`passes.py`)
+    steps   what `steps_of` (`lower.py`) has found, () for none; None before it is asked
     """
 
     __slots__ = (

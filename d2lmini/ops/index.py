@@ -20,8 +20,7 @@ Indices may have any dtype; floats are truncated towards zero (2.9 is 2), as in 
 are float32 by default. For indices outside the axis `take`, `pick` and `Embedding` clip, and
 `one_hot` gives an empty row.
 
-`places.py` has their gradients; `gather.py` selects along several axes at once, `subscript.py` by
-`x[key]`.
+`places.py` has their gradients; `subscript.py` selects by `x[key]`.
 """
 
 from __future__ import annotations
