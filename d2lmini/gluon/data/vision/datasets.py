@@ -131,24 +131,12 @@ MOST_PIXELS_PER_BYTE = 8 * MOST_PER_BYTE
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
 
-class MNIST(Dataset):
-    """Handwritten digits (LeCun et al.): 60,000 training and 10,000 test images, 28 x 28.
+class _DownloadedDataset(Dataset):
+    """Images and labels in memory, read from files with known names."""
 
-    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32); after `npx.set_np()` both are
-    `np.ndarray`s, the label of shape (). transform: function of (image, label), applied at each
-    access, or None. Raises ConnectionError if files are missing and cannot be downloaded,
-    MXNetError if files are damaged.
-    """
-
-    name = "mnist"
-    _train_files: ClassVar[Files] = {
-        "train-images-idx3-ubyte.gz": "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d",
-        "train-labels-idx1-ubyte.gz": "2a80914081dc54586dbdf242f9805a6b8d2a15fc",
-    }
-    _test_files: ClassVar[Files] = {
-        "t10k-images-idx3-ubyte.gz": "c3a25af1f52dad7f726cce8cacb138654b760d48",
-        "t10k-labels-idx1-ubyte.gz": "763e7fa3757d93b0cdec073cef058b2004252c17",
-    }
+    name: ClassVar[str]
+    _train_files: ClassVar[Files]
+    _test_files: ClassVar[Files]
 
     def __init__(
         self, root: str | None = None, train: bool = True,
@@ -165,9 +153,7 @@ class MNIST(Dataset):
 
     def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
         """New arrays: images (N, H, W, C) uint8, labels (N,) int32."""
-        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
-        images, labels = read_labelled_images(*paths)
-        return images[..., None], labels.astype(np.int32)
+        raise NotImplementedError
 
     def __getitem__(self, idx: Any) -> Any:
         if self._transform is not None:
@@ -214,6 +200,31 @@ class MNIST(Dataset):
             ) from None
 
 
+class MNIST(_DownloadedDataset):
+    """Handwritten digits (LeCun et al.): 60,000 training and 10,000 test images, 28 x 28.
+
+    Elements: (image (28, 28, 1) uint8 NDArray, label as NumPy int32); after `npx.set_np()` both are
+    `np.ndarray`s, the label of shape (). transform: function of (image, label), applied at each
+    access, or None. Raises ConnectionError if files are missing and cannot be downloaded,
+    MXNetError if files are damaged.
+    """
+
+    name = "mnist"
+    _train_files: ClassVar[Files] = {
+        "train-images-idx3-ubyte.gz": "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d",
+        "train-labels-idx1-ubyte.gz": "2a80914081dc54586dbdf242f9805a6b8d2a15fc",
+    }
+    _test_files: ClassVar[Files] = {
+        "t10k-images-idx3-ubyte.gz": "c3a25af1f52dad7f726cce8cacb138654b760d48",
+        "t10k-labels-idx1-ubyte.gz": "763e7fa3757d93b0cdec073cef058b2004252c17",
+    }
+
+    def _get_data(self) -> tuple[np.ndarray, np.ndarray]:
+        paths = [self._obtain(name, sha1) for name, sha1 in self._files.items()]
+        images, labels = read_labelled_images(*paths)
+        return images[..., None], labels.astype(np.int32)
+
+
 class FashionMNIST(MNIST):
     """Images of ten kinds of clothing (H. Xiao et al., 2017), in the format of MNIST."""
 
@@ -228,7 +239,7 @@ class FashionMNIST(MNIST):
     }
 
 
-class CIFAR10(MNIST):
+class CIFAR10(_DownloadedDataset):
     """Small colour photographs of ten classes (A. Krizhevsky, 2009): 50,000 and 10,000 images.
 
     Elements: (image (32, 32, 3) uint8 NDArray, label as NumPy int32). Reads the .bin files in
