@@ -83,6 +83,7 @@ def run(mx, code):
             told.append(classes(error))
         finally:
             os.chdir(before)
+            mx.util.reset_np()
     return told
 
 
