@@ -59,7 +59,7 @@ memory: $(VENV)/.test  ## the tests of memory's users, under the memory checker 
 
 # Two at a time: half of a chapter is waiting, and what it says must hold on a busy machine too.
 chapters: $(VENV)/.test  ## run every chapter and compare its outputs (nbval)
-	$(PY) -m pytest -q -n 2 --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
+	$(PY) -m pytest -q -n 2 --dist loadfile -p nbval --nbval --nbval-current-env --nbval-cell-timeout 300 --timeout 600 \
 		--nbval-sanitize-with chapters/nbval_sanitize.cfg chapters
 
 # Each cell twice, Run All twice, the sections backward, on one core, beside four programs that spin: half an hour.

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from op_rows.table import ROWS
-from oracle import Oracle, OracleError
 from rows import by, over
 
 from d2lmini import autograd, nd
@@ -66,35 +65,3 @@ def test_an_operation_without_a_gradient_gives_zeros(case, compiled):
     autograd.backward([*heads, *after])
     for g in (*grads, *(x.grad for x in xs)):
         assert not g.asnumpy().any()
-
-
-def grads_of_a_head(mx, name, inputs, attrs):
-    """The gradients of the inputs, which were 7, when the op is the head."""
-    nd = mx.nd
-    op = next(getattr(m, name) for m in (nd, nd.contrib, nd._internal) if hasattr(m, name))
-    xs = [nd.array(a, dtype=np.asarray(a).dtype) for a in inputs]
-    for x in xs:
-        x.attach_grad()
-        x.grad[:] = 7
-    with mx.autograd.record():
-        found = op(*xs, **attrs)
-    mx.autograd.backward(list(found) if isinstance(found, (list, tuple)) else [found])
-    return [x.grad.asnumpy() for x in xs]
-
-
-COMPARED = [
-    case
-    for case in FLAT_ROWS
-    if case.mxnet and not any(0 in np.shape(x) or np.shape(x) == () for x in case.inputs)
-]
-
-
-@over("case", by(lambda case: case.op, COMPARED), name=lambda case: case.id)
-def test_mxnet_gives_zeros_too(case: Any, mxnet: Oracle):
-    """Or it refuses: some of its operations that have no gradient say so."""
-    try:
-        grads = mxnet.ask(grads_of_a_head, case.op, case.inputs, case.attrs)
-    except OracleError as problem:
-        assert "non-differentiable" in str(problem)
-    else:
-        assert not any(g.any() for g in grads)

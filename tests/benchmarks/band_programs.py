@@ -1,9 +1,8 @@
 """The programs to which the bands of predictions were fitted; each gives a function to run.
 
-`FITTED.workers` run on one worker and on two, `FITTED.devices` on two devices and on one,
-`FITTED.waits` with and without the waits at each step, `FITTED.links` on two devices with slow
-links and with links half as fast, `FITTED.speeds` on two slow devices and on two that are twice as
-fast. Those that judge the bands, and that no constant was fitted to, are in `new_band_programs`.
+Those of "workers" run on one worker and on two, of "devices" on two devices and on one, of "waits"
+with and without the waits at each step, of "links" on two devices with slow links and with links
+half as fast, of "speeds" on two slow devices and on two that are twice as fast.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,22 +19,9 @@ from d2lmini.context import Context
 
 #: A program gets the devices that it is to use, none for the CPU; it returns when all is done.
 Run = Callable[[Sequence[Context]], None]
-Make = Callable[[], Run]
-
 
 #: A program that waits at each step; `False`: the same program without these waits.
 RunWaits = Callable[[bool], None]
-MakeWaits = Callable[[], RunWaits]
-
-
-class Programs(NamedTuple):
-    """Programs by name, by what is asked about them."""
-
-    workers: dict[str, Make]
-    devices: dict[str, Make]
-    waits: dict[str, MakeWaits]
-    links: dict[str, Make]
-    speeds: dict[str, Make]
 
 
 def training(net: Any, shape: tuple[int, ...], steps: int, hybrid: bool, classes: int = 10) -> Run:
@@ -389,8 +375,8 @@ def sent(sizes: Sequence[int], back: bool) -> Run:
     return run
 
 
-FITTED = Programs(
-    workers={
+PROGRAMS: dict[str, dict[str, Callable[[], Any]]] = {
+    "workers": {
         "mlp_eager": lambda: training(mlp(256, 128, 10), (128, 784), 4, hybrid=False),
         "mlp_eager_narrow": lambda: training(mlp(64, 64, 64, 10), (64, 64), 4, hybrid=False),
         "mlp_hybrid": lambda: training(mlp(256, 128, 10), (128, 784), 6, hybrid=True),
@@ -442,7 +428,7 @@ FITTED = Programs(
         "chain_beside_chains": chain_beside_chains,
         "batches_then_mlp": batches_then_mlp,
     },
-    devices={
+    "devices": {
         "device_products": lambda: on_each_device(lambda x: nd.dot(x, x) / 400, 8, 400, 400),
         "device_exps": lambda: on_each_device(lambda x: nd.exp(-x), 20, 400, 500),
         "device_additions": lambda: on_each_device(lambda x: x + 1, 12, 1500, 1500),
@@ -460,7 +446,7 @@ FITTED = Programs(
         "device_gathers": device_gathers,
         "device_python": device_python,
     },
-    waits={
+    "waits": {
         "wait_for_each_product": lambda: waits_for_each(lambda x: nd.dot(x, x), 16, 300, 300),
         "wait_for_each_exp": lambda: waits_for_each(nd.exp, 24, 400, 500),
         "wait_beside_python": wait_beside_python,
@@ -469,18 +455,18 @@ FITTED = Programs(
         "wait_for_small": lambda: waits_for_each(lambda x: (x + 1).tanh(), 40, 150, 200),
         "wait_for_sleeps": wait_for_sleeps,
     },
-    links={
+    "links": {
         "sent_large": lambda: sent([150_000] * 8, back=False),
         "sent_mixed": lambda: sent([20_000, 160_000, 40_000, 80_000] * 3, back=False),
         "sent_and_back": lambda: sent([30_000, 90_000, 60_000] * 3, back=True),
         "link_training": lambda: device_training((256, 128, 64), 64, 3),
         "link_exchange": device_exchange,
     },
-    speeds={
+    "speeds": {
         "speed_products": lambda: on_each_device(lambda x: nd.dot(x, x) / 200, 6, 200, 200),
         "speed_exps": lambda: on_each_device(lambda x: nd.exp(-x), 10, 400, 500),
         "speed_training": lambda: device_training((256, 128, 64), 64, 4),
         "speed_waits": lambda: device_waits(200, 5),
         "speed_exchange": device_exchange,
     },
-)
+}

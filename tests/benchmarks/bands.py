@@ -1,7 +1,7 @@
 """Does the truth lie in the band? Programs recorded in one world, predicted for another, run there.
 
     python tests/benchmarks/bands.py                 # every program, a few minutes if it is quiet
-    python tests/benchmarks/bands.py --set judged --rounds 3 --kind waits speeds
+    python tests/benchmarks/bands.py --rounds 3 --kind waits speeds
     nice -n -15 python tests/benchmarks/bands.py     # beside others, but before them
 
 A program runs in both worlds, turn about. The trace of the median run in the one is replayed for
@@ -14,9 +14,10 @@ is that of the predicted trace. The questions (`QUESTIONS`):
     links     two virtual GPUs with links half as fast
     speeds    two slow virtual GPUs that become twice as fast
 
-The model (`profiler/contention.py`) was fitted to the programs in `band_programs`; those in
-`new_band_programs` were written afterwards. `--traces FOLDER` keeps the traces, and asks those
-kept, so that a changed model answers the same questions.
+The model (`profiler/contention.py`) was fitted to the programs in `band_programs`, and judged by
+others that were written afterwards: whoever changes it fits it to these, and writes new ones.
+`--traces FOLDER` keeps the traces, and asks those kept, so that a changed model answers the same
+questions.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import psutil
-from band_programs import FITTED, Programs, Run
-from new_band_programs import JUDGED
+from band_programs import PROGRAMS, Run
 
 from d2lmini import engine, gpu, profile, profiler, virtual_gpus
 from d2lmini.context import Context
@@ -47,8 +47,6 @@ MOMENT_S = 0.1
 PATIENCE_S, OTHERS_SHARE = 3.0, 0.08
 #: GB/s of the links, and GFLOP/s of the devices, that are halved and doubled.
 LINK_GB_S, GFLOPS = 0.2, 1.0
-
-SETS = {"fitted": FITTED, "judged": JUDGED}
 
 
 #: The predicted seconds, and the band.
@@ -64,10 +62,9 @@ class Question(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The questions of a kind, and the worlds that they are about: a program of the set's
-    `programs` gives a function for each, which returns the trace of a run."""
+    """The questions of a kind, and the worlds that they are about: a program gives a function for
+    each, which returns the trace of a run."""
 
-    programs: Callable[[Programs], dict[str, Callable[[], Any]]]
     worlds: Callable[[Callable[[], Any]], dict[str, Callable[[], Any]]]
     questions: tuple[Question, ...]
 
@@ -129,7 +126,6 @@ def _at_speeds(make: Callable[[], Run]) -> dict[str, Callable[[], Any]]:
 
 KINDS = {
     "workers": Kind(
-        lambda programs: programs.workers,
         _on_workers,
         (
             Question("1 workers", "2 workers", _replayed(workers=2)),
@@ -137,17 +133,14 @@ KINDS = {
         ),
     ),
     "devices": Kind(
-        lambda programs: programs.devices,
         _on_devices,
         (Question("2 devices", "1 devices", _replayed(devices=1)),),
     ),
     "waits": Kind(
-        lambda programs: programs.waits,
         _with_waits,
         (Question("waits", "no waits", _without_waits),),
     ),
     "links": Kind(
-        lambda programs: programs.links,
         _over_links,
         (
             Question(
@@ -156,7 +149,6 @@ KINDS = {
         ),
     ),
     "speeds": Kind(
-        lambda programs: programs.speeds,
         _at_speeds,
         (Question(f"{GFLOPS} GFLOP/s", f"{GFLOPS * 2} GFLOP/s", _twice_as_fast),),
     ),
@@ -255,12 +247,10 @@ def _answer(name: str, question: Question, traces: Traces) -> Answer:
                   runs_s[-1 - len(runs_s) // 4] / runs_s[len(runs_s) // 4])  # fmt: skip
 
 
-def answers(
-    kind: str, programs: Programs, rounds: int = ROUNDS, kept: Kept | None = None
-) -> Iterator[Answer]:
-    """The answers to the questions of a kind, about all these programs."""
+def answers(kind: str, rounds: int, kept: Kept | None) -> Iterator[Answer]:
+    """The answers to the questions of a kind, about all its programs."""
     of = KINDS[kind]
-    for name, make in of.programs(programs).items():
+    for name, make in PROGRAMS[kind].items():
         traces = kept.traces(name) if kept is not None else {}
         if not traces:
             traces = _in_turns(of.worlds(make), rounds)
@@ -314,19 +304,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print all answers, and how many are right."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--set", choices=SETS, help="some of the programs")
     parser.add_argument("--kind", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--traces", type=Path, help="a folder: keep the traces, or ask those kept")
     asked = parser.parse_args(arguments)
     kept = Kept(asked.traces) if asked.traces else None
     rows = []
-    for said, programs in SETS.items():
-        for kind in asked.kind if asked.set in (None, said) else ():
-            found = defaultdict(list)
-            for answer in answers(kind, programs, asked.rounds, kept):
-                found[f"{answer.before} -> {answer.after}"].append(answer)
-                print(answer, flush=True)
-            rows += [_row(f"{question}, {said}", each) for question, each in found.items()]
+    for kind in asked.kind:
+        found = defaultdict(list)
+        for answer in answers(kind, asked.rounds, kept):
+            found[f"{answer.before} -> {answer.after}"].append(answer)
+            print(answer, flush=True)
+        rows += [_row(question, each) for question, each in found.items()]
     print("| programs | in the band | error, median | width, median | spread of the truth |", *rows,
           sep="\n")  # fmt: skip
 

@@ -81,7 +81,8 @@ def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
         "d2l.compare(race, claim='push is faster')\n",
     )
     before = good.read_bytes()
-    assert claims.main([str(good)]) == 0
+    kept = tmp_path / "claims.jsonl"
+    assert claims.main([str(good), "--json", str(kept)]) == 0
     out = capfd.readouterr().out.splitlines()
     assert out[:6] == [
         "chapter  claim            verdict                   ratio             holds",
@@ -99,7 +100,5 @@ def test_runner_collects_the_claims_of_chapters(tmp_path, capfd):
     assert out[12:] == []
     assert good.read_bytes() == before
     # The rows themselves, for whoever wants to compute with them.
-    kept = tmp_path / "claims.jsonl"
-    claims.main([str(good), "--json", str(kept)])
     rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
     assert [row["holds"] for row in rows] == [True, False, False]

@@ -7,8 +7,7 @@ applied here exactly as nbval does.
 import re
 
 import pytest
-from nbval.plugin import get_sanitize_patterns
-from sanitizer import CONFIG, sanitize
+from sanitizer import CONFIG, patterns, sanitize
 
 FORGIVEN = [
     ("Workloads are queued. time: 0.0009 sec", "Workloads are queued. time: 12.4431 sec"),
@@ -86,4 +85,4 @@ def test_every_pattern_is_read():
     """nbval skips in silence an entry whose two lines do not stand together."""
     text = CONFIG.read_text(encoding="ascii")
     sections = re.findall(r"^\[\w+\]$", text, flags=re.MULTILINE)
-    assert len(get_sanitize_patterns(text)) == len(sections) > 0
+    assert len(patterns()) == len(sections) > 0

@@ -56,6 +56,7 @@ def _run_cells(path: Path, place: dict, done: dict) -> dict[str, object]:
     return done
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("chapter", WITH_CHECKS)
 def test_the_teachers_answers_pass_and_the_students_blanks_do_not(chapter, tmp_path, capsys):
     assert main(["assign", chapter, "--points", "7", "--out", str(tmp_path)]) == 0

@@ -247,3 +247,21 @@ def test_bfloat16_learns_too():
     assert accuracy > 0.9 and dtype.__name__ == "bfloat16"
     for one, other in zip(weights, same, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_net_is_exported_with_and_without_casts(tmp_path):
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Dense(4, activation="relu"), nn.Dense(2))
+    net.initialize()
+    net.hybridize()
+    x = nd.random.normal(shape=(3, 5))
+    with amp.init():
+        y = net(x)
+    for name, casts in (("with", True), ("without", False)):
+        net.export(str(tmp_path / name), remove_amp_cast=not casts)
+        graph, params = (str(tmp_path / name) + end for end in ("-symbol.json", "-0000.params"))
+        assert ("amp_cast" in (tmp_path / f"{name}-symbol.json").read_text()) == casts
+        again = gluon.SymbolBlock.imports(graph, ["data"], params)(x)
+        assert again.dtype == (HALF if casts else SINGLE) and y.dtype == HALF
+        np.testing.assert_allclose(y.asnumpy(), again.asnumpy(), rtol=5e-3, atol=2e-3)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from nbval.plugin import get_sanitize_patterns
+from sanitizer import sanitize
 
 from d2lmini import d2l, engine, nd
 from d2lmini.d2l.hardware import ROOMS, Machine
 from d2lmini.ops.spec import Cost
 from d2lmini.profiler.roofline import Peak
 
-CONFIG = Path(__file__).parents[2] / "chapters" / "nbval_sanitize.cfg"
 READS = {nbytes: 1e-9 * (i + 1) for i, nbytes in enumerate(ROOMS)}
 INVENTED = Machine(
     2, 8_000_000_000, Peak(1, 50.0, 10.0), Peak(2, 100.0, 20.0),
@@ -83,12 +81,5 @@ def test_a_table_that_was_measured_on_a_busy_machine_says_so():
 
 def test_a_chapter_prints_the_same_on_every_machine():
     """Once the chapters' sanitizer has been over it."""
-
-    def sanitized(text: str) -> str:
-        for regex, replacement in get_sanitize_patterns(CONFIG.read_text(encoding="ascii")):
-            text = re.sub(regex, replacement, text)
-        return text
-
     assert str(INVENTED) != str(OTHER)
-    assert sanitized(str(INVENTED)) == sanitized(str(OTHER))
-    assert sanitized(str(INVENTED)) == sanitized(str(d2l.machine()))
+    assert sanitize(str(INVENTED)) == sanitize(str(OTHER)) == sanitize(str(d2l.machine()))

@@ -57,6 +57,7 @@ def test_prediction_is_the_measurement(net, optimizer, mixed, hybrid):
     assert predicted.rows["optimizer state"] >= 4 * sum(halves) * (3 if optimizer == "adam" else 1)
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("hybrid", [False, True])
 @pytest.mark.parametrize("target", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["mlp", "transformer"])

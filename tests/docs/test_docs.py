@@ -15,7 +15,7 @@ import pytest
 from build_book import guides_in_order
 from oracle import Oracle
 from repository import tracked_files
-from test_readme import sanitized
+from sanitizer import sanitize
 
 ROOT = Path(__file__).parents[2]
 DOCS = guides_in_order(ROOT / "docs")
@@ -58,7 +58,7 @@ def run(code: str, name: str, folder: Path) -> subprocess.CompletedProcess:
 def test_a_program_prints_what_its_page_shows(path, name, code, printed, tmp_path):
     done = run(code, name, tmp_path)
     assert done.stderr == "" and done.returncode == 0
-    assert sanitized(done.stdout) == sanitized(printed)
+    assert sanitize(done.stdout) == sanitize(printed)
 
 
 def test_an_excerpt_is_python():

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from nbval.plugin import get_sanitize_patterns
 from repository import PYPROJECT
+from sanitizer import sanitize
 
 from d2lmini.compat.mxnet_alias import install_as_mxnet, uninstall
 from d2lmini.compat.mxnet_alias.examine import ask
@@ -17,14 +17,6 @@ ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING = (
     (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md")
 )
-PATTERNS = get_sanitize_patterns((ROOT / "chapters/nbval_sanitize.cfg").read_text(encoding="ascii"))
-
-
-def sanitized(text: str) -> str:
-    """What the chapters' test compares of a text: everything but times."""
-    for regex, replacement in PATTERNS:
-        text = re.sub(regex, replacement, text)
-    return text
 
 
 def block(language: str, number: int = 0) -> str:
@@ -48,7 +40,7 @@ def run_example(tmp_path: Path, number: int) -> subprocess.CompletedProcess:
 def test_the_example_prints_what_the_readme_shows(tmp_path):
     run = run_example(tmp_path, 0)
     assert run.stderr == ""
-    assert sanitized(run.stdout) == sanitized(block("text"))
+    assert sanitize(run.stdout) == sanitize(block("text"))
     assert run.stdout.count(" sec\n") == 2
 
 

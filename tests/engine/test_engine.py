@@ -72,7 +72,7 @@ class Program:
         return cells
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 8),

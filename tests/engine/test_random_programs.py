@@ -17,7 +17,7 @@ from random_steps import SHAPES, Pair, step
 from d2lmini import engine, nd
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 8),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -259,3 +260,22 @@ def test_pending_results_have_no_memory_yet():
     assert storage.stats().live - before >= 16_000_000
     assert engine.stats().pending_bytes == 0
     del results
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("image", "left out of d2lmini, as all of MXNet's image operations"),
+    ("ROIPooling", "operations for detection"),
+    ("contrib.MultiBoxPrior", "operations for detection"),
+    ("sparse.getnnz", "sparse arrays"),
+    ("contrib.quantized_conv", "quantization"),
+    ("histogram", r"np.histogram\(x.asnumpy\(\)\)"),
+    ("contrib.group_adagrad_update", "sparse arrays"),
+    ("contrib.multi_lamb_update", "all parameters in one task"),
+    ("linalg.frobnicate", "nd.linalg has no 'frobnicate'"),
+    ("random.frobnicate", "frobnicate"),
+])  # fmt: skip
+def test_a_name_that_is_not_here_says_why(name: str, says: str):
+    *spaces, last = name.split(".")
+    target = reduce(getattr, spaces, nd)
+    with pytest.raises(AttributeError, match=says):
+        getattr(target, last)

@@ -1,6 +1,10 @@
 """Traces of other libraries: recorded ones of PyTorch and JAX on a CPU with a planted fault
-(`chapters/traces`), generated ones of PyTorch on a GPU (`tools/kineto_gpu.py`), and events that
-are written by hand."""
+(`chapters/traces`), generated ones of PyTorch on a GPU (there, and in `traces/gpu`), and events
+that are written by hand.
+
+No GPU was at hand for the generated ones. Of `gpu_loop.py`, on a clock of their own, they have the
+fields that Kineto's CuptiActivity.cpp writes: kernels and copies on streams, launches with their
+correlations, arrows from a launch to what it launched, and synchronizing calls."""
 
 from __future__ import annotations
 
@@ -9,13 +13,13 @@ import json
 import shutil
 from pathlib import Path
 
-import kineto_gpu
 import pytest
 
 from d2lmini import MXNetError, gpu
 from d2lmini.profiler import Trace, load
 
 DATA = Path(__file__).parents[2] / "chapters" / "traces"
+TRACES = Path(__file__).parent / "traces"
 RECORDED = ("torch-stack.json.gz", "torch-plain.json.gz", "jax.trace.json.gz")
 
 
@@ -91,19 +95,24 @@ def test_a_log_directory_of_jax(tmp_path):
 # -- generated traces of a GPU ---------------------------------------------------------------------
 
 
+#: Where the trace of each kind stands: launches are the bottleneck, or a copy, or the `.item()`.
+GENERATED = {
+    "item": DATA / "gpu-generated.json.gz",
+    **{path.name.partition(".")[0]: path for path in (TRACES / "gpu").glob("*.gz")},
+}
+
+
 def generated(kind: str, folder: Path, with_sync_events: bool = True) -> Trace:
-    (folder / kineto_gpu.FILE).write_text(kineto_gpu.PROGRAM)
-    (folder / "gpu.json").write_text(json.dumps(kineto_gpu.generate(kind, with_sync_events)))
-    return load(folder / "gpu.json")
-
-
-def test_the_trace_of_the_chapter_is_the_generated_one():
-    kept = gzip.decompress((DATA / "gpu-generated.json.gz").read_bytes())
-    assert json.loads(kept) == kineto_gpu.generate("item")
+    """With its program beside it; synchronizing calls are recorded only if one asks for them."""
+    file = json.loads(gzip.decompress(GENERATED[kind].read_bytes()))
+    events = file["traceEvents"]
+    file["traceEvents"] = [e for e in events if with_sync_events or e.get("cat") != "cuda_sync"]
+    shutil.copy(DATA / "gpu_loop.py", folder)
+    return written(file, folder)
 
 
 @pytest.mark.parametrize("with_sync_events", [True, False])
-@pytest.mark.parametrize("kind", kineto_gpu.KINDS)
+@pytest.mark.parametrize("kind", GENERATED)
 def test_a_generated_trace_answers(kind, with_sync_events, tmp_path):
     trace = generated(kind, tmp_path, with_sync_events)
     check_answers(trace)
@@ -128,7 +137,7 @@ def test_a_copy_on_the_stream_of_the_kernels_cannot_overlap(tmp_path):
     copies = [operation for operation in trace.operations if operation.is_copy]
     for copy in copies:
         assert trace.events.between(copy, trace[copy.number + 1]) == "stream"
-    trace = generated("prefetched copy", tmp_path)
+    trace = generated("prefetched-copy", tmp_path)
     for copy in [o for o in trace.operations if o.is_copy]:
         # The kernel that waits for the event needs the copy.
         assert copy.number in trace.needs(copy.number + 1)
@@ -152,7 +161,7 @@ def written(events, folder, name="any.json"):
 
 def test_the_item_of_jax_is_a_wait(tmp_path):
     """Recorded with JAX 0.10 on a CPU; the program called c.item() in each of four steps."""
-    trace = load(Path(__file__).parent / "traces" / "jax-eager.json.gz")
+    trace = load(TRACES / "jax-eager.json.gz")
     assert {row.kind: row.times for row in trace.waits()} == {"item": 4, "block_until_ready": 1}
     assert trace.critical_path().length_ns < trace.account().wall_ns
 

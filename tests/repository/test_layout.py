@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,6 +98,7 @@ def _names_imported(node: ast.AST, package: str, module: str, is_package: bool) 
     return []
 
 
+@cache
 def edges_of(package: Path) -> list[Edge]:
     """Every import of one module of the package by another."""
     modules = modules_of(package)

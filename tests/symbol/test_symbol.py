@@ -1,6 +1,6 @@
 """Symbols: composition, inference, traced values, labels, names, pictures.
 
-What MXNet says to hundreds of expressions is compared in `test_symbol_mxnet.py`; here is what
+What MXNet says to hundreds of expressions stands in `data/nd_programs/symbols.txt`; here is what
 needs no MXNet, and what goes beyond it."""
 
 from __future__ import annotations

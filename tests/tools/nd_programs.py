@@ -1,7 +1,9 @@
-"""Small programs on arrays, and what a library says to them: both interpreters import this module.
+"""Small programs on arrays and Symbols, and what a library says to them: both interpreters import
+this module.
 
-`data/nd_programs` has the programs. In each file one-line programs come first; after `----` blank
-lines separate longer ones. The value of a program is that of its last expression, or its error.
+`data/nd_programs` has the programs. What stands before `====` in a file runs before each of them.
+One-line programs come first; after `----` blank lines separate longer ones. The value of a program
+is that of its last expression, or its error.
 `data/nd_answers.json` has MXNet's answers, `differences.txt` where ours differ, and why.
 
 D2LMINI_MXNET_PYTHON=.../python python tests/tools/nd_programs.py        # asks MXNet again
@@ -21,7 +23,7 @@ import numpy as np
 DATA = Path(__file__).resolve().parents[1] / "data"
 ANSWERS = DATA / "nd_answers.json"
 
-MODULES = "storage gradients functions arrays methods".split()
+MODULES = "storage gradients functions arrays methods names symbols".split()
 
 #: Operations, of which the first and second derivatives are taken, with what else they want.
 SECOND = """
@@ -63,12 +65,17 @@ def title_of(module):
 
 def programs(module):
     """The programs of a file, in order, and those that are made for many names."""
-    _, _, text = _text(module).partition("\n")
+    text = _text(module).partition("\n")[2].rpartition("====\n")[2]
     lines, _, longer = text.partition("----\n")
     found = lines.splitlines() + [part.strip("\n") for part in longer.split("\n\n") if longer]
     if module == "gradients":
         found += [program for call in SECOND for program in second_derivatives(call)]
     return found
+
+
+def before(module):
+    """What runs before each program of a file."""
+    return _text(module).partition("\n")[2].rpartition("====\n")[0]
 
 
 @lru_cache
@@ -83,15 +90,25 @@ def differences():
 
 def reason_of(program):
     """Why d2lmini answers this program in another way; None if it answers as MXNet does."""
-    return next((why for piece, why in differences().items() if piece in program), None)
+    reasons = differences()
+    if program in reasons:
+        return reasons[program]
+    pieces = reasons.keys() - everything()
+    return next((reasons[piece] for piece in pieces if piece in program), None)
+
+
+@lru_cache
+def everything():
+    """All programs: each file's."""
+    return {program: module for module in MODULES for program in programs(module)}
 
 
 def _text(module):
     return (DATA / "nd_programs" / f"{module}.txt").read_text(encoding="utf-8")
 
 
-def answer(mx, program):
-    """{"value": ...} or {"error": names of its class and of the base classes}, as JSON has it."""
+def answer(mx, program, start=""):
+    """After `start`: {"value": ...} or {"error": names of its class and its base classes}."""
     names = {"mx": mx, "np": np, "__name__": "program"}
     names.update({name: getattr(mx, name) for name in "nd sym autograd gluon".split()})
     tree = ast.parse(program)
@@ -101,6 +118,7 @@ def answer(mx, program):
     try:
         with warnings.catch_warnings(), mx.name.NameManager():
             warnings.simplefilter("ignore")
+            exec(start, names)
             exec(compile(tree, "program", "exec"), names)
             value = eval(compile(last, "program", "eval"), names) if last else None
             return json.loads(json.dumps({"value": plain(mx, value)}))
@@ -131,11 +149,13 @@ def plain(mx, value):
     if isinstance(value, np.generic):
         return [value.dtype.name, value.item()]
     if isinstance(value, mx.sym.Symbol):
-        return ["Symbol", *value.list_outputs()]
+        arguments, states = value.list_arguments(), value.list_auxiliary_states()
+        return ["Symbol", value.name, value.list_outputs(), arguments, states]
     if isinstance(value, (list, tuple)):
         return [type(value).__name__, [plain(mx, each) for each in value]]
     if isinstance(value, dict):
-        return ["dict", [[plain(mx, key), plain(mx, each)] for key, each in value.items()]]
+        pairs = sorted(value.items(), key=str)
+        return ["dict", [[plain(mx, key), plain(mx, each)] for key, each in pairs]]
     if isinstance(value, type):
         return np.dtype(value).name if issubclass(value, np.generic) else value.__name__
     return value if isinstance(value, (str, bool, int, float, type(None))) else str(value)
@@ -166,9 +186,9 @@ def main():
     answers = {}
     with tempfile.TemporaryDirectory() as folder, Oracle("mxnet") as mxnet:
         os.chdir(folder)  # programs write files
-        for program in [program for module in MODULES for program in programs(module)]:
+        for program, module in everything().items():
             try:
-                answers[program] = mxnet.ask(nd_programs.answer, program)
+                answers[program] = mxnet.ask(nd_programs.answer, program, before(module))
             except OracleError as problem:
                 print(program, problem, sep="\n")
     lines = [f"{json.dumps(program)}: {json.dumps(told)}" for program, told in answers.items()]

@@ -5,13 +5,13 @@ The table is read off the rows of `np_rows`, by the names that MXNet 1.9.1 has (
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections import defaultdict
 
 import migration_table
 import mxnet_names
-from np_rows import draws, stories
+import small_programs
+from np_rows import draws
 from np_rows.case import Row
 from np_rows.table import ROWS
 
@@ -22,12 +22,12 @@ _METHOD = re.compile(r"[\w)\]]\.(\w+)")
 
 
 def uses() -> dict[str, list[Row]]:
-    """The rows in which each name occurs; rows without options for the draws and the stories."""
+    """The rows in which each name occurs; rows without options for the draws and small programs."""
     found: dict[str, list[Row]] = defaultdict(list)
     plain = [Row("draw", text, grad=False, traced=False) for text in draws.DRAWS]
     plain += [
-        Row("story", inspect.getsource(story), grad=False, traced=False)
-        for story in (*stories.STORIES, stories.saved)
+        Row("program", program.code, grad=False, traced=False)
+        for program in small_programs.programs("np: ")
     ]
     for row in (*ROWS, *plain):
         if row.error:

@@ -16,6 +16,8 @@ import io
 import sys
 import tokenize
 from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,10 +45,18 @@ class Size(NamedTuple):
     tokens: int
 
 
+def _blocks(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all statements below it."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield from _blocks(child)
+
+
 def _docstring_starts(source: str) -> set[tuple[int, int]]:
     """(line, column) where each docstring begins."""
     starts = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in _blocks(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             first = node.body[0] if node.body else None
             if (
@@ -74,6 +84,7 @@ def measure(source: str) -> Size:
     return Size(len(lines), tokens)
 
 
+@cache
 def measure_file(path: Path) -> Size:
     return measure(path.read_text(encoding="utf-8"))
 

@@ -88,6 +88,7 @@ def names_by_reason() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.law
 def test_these_operations_are_not_recorded(monkeypatch):
     def prepare_only(lane: Any, task: Any) -> None:
         if lane.name != "compute" or task.callee is None:
