@@ -37,11 +37,11 @@ from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import roles
 from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.graph.ir import Node
-from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
+from d2lmini.graph.symbolic_trace import one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Spec, as_dtype
+from d2lmini.ops.core import Spec, as_dtype, modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.naming import AttrScope
 
@@ -304,7 +304,7 @@ class Parameter:
         `initialize` and for a context without a copy, and DeferredInitializationError while the
         shape is unknown.
         """
-        if thread_state.trace is not None:
+        if modes.tracing is not None:
             return self.var()  # type: ignore[return-value]  # like an array, see graph.trace
         one = self._one
         if one is not None and (ctx is None or ctx is one._ctx):
@@ -429,7 +429,7 @@ class Parameter:
         >>> weight.var().attr("__shape__"), weight.var().attr("wd_mult")
         ('(4, 0)', '0')
         """
-        trace = thread_state.trace
+        trace = modes.tracing
         if trace is not None:
             if not shape_is_known(self.shape):
                 self._check_and_get("_data", None)  # raises the fitting error
