@@ -281,7 +281,7 @@ class HybridCache:
             if self.first is None:
                 self.first, self.form = trace, form
             for other, program in list(self.placed.items()):
-                if not program.op._compiled and not program.trace.general:
+                if not self.kept.of(program.op.mark) and not program.trace.general:
                     del self.placed[other]  # its programs were unused for long
             self.placed[ctx if trace.general else key] = found
             if trace.general:
@@ -305,7 +305,7 @@ class HybridCache:
         """All programs: for each kind of input the forward program, then the backward ones."""
         found = Programs()
         for placed in list(self.placed.values()):
-            for kind in list(placed.op._compiled.values()):
+            for kind in self.kept.of(placed.op.mark):
                 found.append(kind.forward)
                 found += [backward.program for backward in list(kind._backward.values())]
         return found

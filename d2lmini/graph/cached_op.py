@@ -34,9 +34,8 @@ not know whether they were one. A call of a compiled net is written out, node by
 
 from __future__ import annotations
 
-import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from operator import attrgetter
@@ -78,33 +77,37 @@ LEAST = 16
 
 
 class ProgramCache:
-    """The programs of a net, and their arenas. A program in it has `nbytes`, about how much it
-    takes."""
+    """The programs of a net, and their arenas. The key of a program begins with the `mark` of its
+    CachedOp; `nbytes` is about how much it takes."""
 
     def __init__(self, static_alloc: bool = False):
         self.static_alloc = static_alloc
         self._arenas: dict[Context, Arenas] = {}
-        self._programs: OrderedDict[Any, Callable[[], None]] = OrderedDict()  # last used comes last
+        self._programs: OrderedDict[tuple, Compiled] = OrderedDict()  # last used comes last
 
     def arenas(self, ctx: Context) -> Arenas:
         """Those of a context."""
         found = self._arenas.get(ctx)
         return found or self._arenas.setdefault(ctx, Arenas(ctx, self.static_alloc))
 
-    def use(self, compiled: Any) -> None:
-        """It was asked for now."""
-        with suppress(KeyError):  # it was dropped
-            self._programs.move_to_end(compiled)
+    def of(self, mark: object) -> list[Compiled]:
+        """The programs of one CachedOp."""
+        return [program for key, program in list(self._programs.items()) if key[0] is mark]
 
-    def add(self, compiled: Any, forget: Callable[[], None]) -> None:
-        """Keep one more; those that were not used for longest may have to go, which `forget` sees
-        to. One thread at a time (`trace.one_at_a_time`)."""
-        self._programs[compiled] = forget
-        nbytes = sum([program.nbytes for program in list(self._programs)])
+    def get(self, key: tuple) -> Compiled | None:
+        """The program with this key, which is used now; None if there is none."""
+        with suppress(KeyError):
+            self._programs.move_to_end(key)
+            return self._programs[key]
+        return None
+
+    def add(self, key: tuple, program: Compiled) -> None:
+        """Keep one more; those that were not used for longest may have to go. One thread at a time
+        (`symbolic_trace.one_at_a_time`)."""
+        self._programs[key] = program
+        nbytes = sum([program.nbytes for program in list(self._programs.values())])
         while nbytes > MOST_BYTES and len(self._programs) > LEAST:
-            oldest, forget = self._programs.popitem(last=False)
-            nbytes -= oldest.nbytes
-            forget()
+            nbytes -= self._programs.popitem(last=False)[1].nbytes
 
 
 # -- a net -----------------------------------------------------------------------------------------
@@ -142,8 +145,8 @@ class CachedOp:
             for node in draw_numbers(symbol._entries):
                 trace.note_draw(node.op, node.attrs)  # type: ignore[arg-type]
         self.trace = trace
-        self._compiled: dict[tuple, Compiled] = {}
-        self._last: tuple[Any, Any] = (None, None)
+        self.mark = object()  # in keys: no circle, so a net dies without the garbage collector
+        self._last: tuple[Any, Any, tuple] = (None, None, ())
 
     @staticmethod
     def flag(flags: Any, name: str) -> bool:
@@ -181,7 +184,7 @@ class CachedOp:
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
-        last, compiled = self._last  # one pair, whatever other threads do
+        last, compiled, _ = self._last  # one tuple, whatever other threads do
         # Nearly always the kind of the last call, with the very same objects in it.
         return compiled if kind == last else self._find(inputs, kind)
 
@@ -198,32 +201,17 @@ class CachedOp:
         """What was compiled for this kind, or is now."""
         specs, asked, training, ctx = kind
         needs = tuple(asked) if asked and True in asked else ()
-        key = (*specs, needs, training, ctx)
-        compiled = self._compiled.get(key)
+        key = (self.mark, *specs, needs, training, ctx)
+        self.kept.get(self._last[2])  # it was used since it was found
+        compiled = self.kept.get(key)
         if compiled is None:
             with one_at_a_time():
-                compiled = self._compiled.get(key) or self._add(key, inputs)
-        self.kept.use(self._last[1])
-        self.kept.use(compiled)
-        self._last = kind, compiled
+                compiled = self.kept.get(key)
+                if compiled is None:
+                    compiled = self._compile(inputs, needs, ctx)
+                    self.kept.add(key, compiled)
+        self._last = kind, compiled, key
         return compiled
-
-    def _add(self, key: tuple, inputs: Sequence[NDArray]) -> Compiled:
-        """Compile for a kind, and keep that."""
-        compiled = self._compiled[key] = self._compile(inputs, key[-3], key[-1])
-        mine = weakref.ref(self)  # no circle: a net dies without the garbage collector
-
-        def forget() -> None:
-            op = mine()
-            if op is not None:
-                op._forget(key)
-
-        self.kept.add(compiled, forget)
-        return compiled
-
-    def _forget(self, key: tuple) -> None:
-        """Drop what was not used for long."""
-        self._compiled.pop(key)
 
     def _compile(
         self, inputs: Sequence[NDArray], needs: tuple[bool | None, ...], ctx: Context

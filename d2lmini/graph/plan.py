@@ -51,10 +51,10 @@ block by block.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -149,7 +149,7 @@ Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 class Arena:
     """Memory of so many bytes, and the functions of programs that work there."""
 
-    __slots__ = ("__weakref__", "_block", "_functions", "nbytes")
+    __slots__ = ("_block", "_functions", "nbytes")
 
     def __init__(self, ctx: Context, nbytes: int):
         self.nbytes = nbytes
@@ -159,27 +159,19 @@ class Arena:
             memory.allocate((memory.nbytes,), np.dtype(np.uint8))
             self.nbytes = memory.nbytes
             self._block = memory.lease()
-        # By the program's id, as long as that lives: a function and who notices its end.
-        self._functions: dict[int, tuple[Run, weakref.ref]] = {}
+        self._functions: WeakKeyDictionary[Program, Run] = WeakKeyDictionary()
 
     def function(self, program: Program) -> Run:
         """That of `program`, bound to this arena: one call at a time may run in it."""
-        found = self._functions.get(id(program))
-        if found is None:
+        run = self._functions.get(program)
+        if run is None:
             run = program.bind(None if self._block is None else self._array)
             if storage.checker is not None and isinstance(self._block, np.ndarray):
                 lease: Any = self._block.base
                 root = lease.chunk.block.base
                 run = storage.checker.guard(run, getattr(program, "name", "a program"), root)
-            key, mine = id(program), weakref.ref(self)
-
-            def forget(_gone: weakref.ref) -> None:
-                arena = mine()
-                if arena is not None:
-                    arena._functions.pop(key, None)
-
-            found = self._functions[key] = run, weakref.ref(program, forget)
-        return found[0]
+            self._functions[program] = run
+        return run
 
     def _array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         block = self._block

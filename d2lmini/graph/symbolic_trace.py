@@ -222,12 +222,15 @@ class SymbolicTrace:
 
     def parameter(self, parameter: Any, spec: Spec, labels: Mapping[str, str]) -> Symbol:
         """The variable that stands for a parameter here."""
-        node = self._variables.get(id(parameter))
+        return self.kind((self._variable(parameter, parameter.name, spec, labels=labels),))
+
+    def _variable(self, use: Any, name: str, spec: Spec, **how: Any) -> Entry:
+        """The variable that a parameter or an array fills."""
+        node = self._variables.get(id(use))
         if node is None:
-            node = Node(None, parameter.name, specs=(spec,), labels=labels)
-            self._variables[id(parameter)] = node
-            self.uses[node] = parameter
-        return self.kind(((node, 0),))
+            node = self._variables[id(use)] = Node(None, name, specs=(spec,), **how)
+            self.uses[node] = use
+        return node, 0
 
     def stands_for(self, array: Any) -> Symbol:
         """The Symbol of an array that the function got from elsewhere."""
@@ -247,13 +250,8 @@ class SymbolicTrace:
         owner = self._owners.get(id(array))
         if owner is not None:
             return owner.var()._entry
-        node = self._variables.get(id(array))
-        if node is None:
-            number = sum(isinstance(use, NDArray) for use in self.uses.values())
-            node = Node(None, f"array{number}", specs=(array._spec,), site=callsite.find())
-            self._variables[id(array)] = node
-            self.uses[node] = array
-        return node, 0
+        number = sum(isinstance(use, NDArray) for use in self.uses.values())
+        return self._variable(array, f"array{number}", array._spec, site=callsite.find())
 
 
 def input_names(n: int) -> list[str]:
