@@ -337,11 +337,15 @@ class Compiled:
 
 class Backward:
     """The program for some gradients, and which arrays it takes: inputs of the forward program,
-    what that kept, head gradients."""
+    what that kept, head gradients.
+
+    The gradients of the last layer are known first. So they are asked for first: then what each of
+    them is computed from does not have to wait for those of the layers before."""
 
     def __init__(self, of: Compiled, needs: tuple[bool, ...]):
-        self.positions = [i for i in of.reached if needs[i]]
-        grads = [g for i, g in zip(of.reached, of.grads) if needs[i]]
+        wanted = [(i, g) for i, g in zip(of.reached, of.grads) if needs[i]][::-1]
+        self.positions = [i for i, _ in wanted]
+        grads = [g for _, g in wanted]
         used = set(variables_of(grads))
         self.inputs = [i for i, v in enumerate(of.variables) if v in used]
         self.kept = [i for i, v in enumerate(of.kept_variables) if v in used]

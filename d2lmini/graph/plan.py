@@ -61,7 +61,7 @@ import numpy as np
 from d2lmini.context import Context
 from d2lmini.device import storage
 from d2lmini.device.storage import SMALL, Chunk, pool_of
-from d2lmini.graph.fusion import MIRRORED, Statement, statements
+from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import CONSTANT, Entry, Node, mutated_by, spec_of
 from d2lmini.graph.lower import may_overwrite, steps_of
 from d2lmini.graph.text import try_view, view_text
@@ -441,25 +441,6 @@ class Layout:
             else:
                 copied.append((entry, number))
         return copied
-
-
-def lay_out(inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = False) -> Layout:
-    """The layout with the smaller arena: what comes last may just as well be computed first.
-
-    Gradients of weights are asked for from the first layer to the last, and become known from the
-    last to the first: in that order what each of them needs does not have to wait for the others.
-    More statements count only where values are computed again, which is done for memory.
-    """
-    layout = Layout(inputs, outputs, statements(outputs, on_gpu))
-    if layout.mutated or len(outputs) == 1:
-        return layout  # who reads before a change must go on doing so
-    if layout.plan.nbytes <= SMALL:
-        return layout  # no arena takes less
-    other = Layout(inputs, outputs, statements(outputs[::-1], on_gpu))
-    better = other.plan.nbytes < layout.plan.nbytes
-    mirrored = any(MIRRORED in node.labels for s in layout.statements for node in s.nodes)
-    fewer = len(other.statements) <= len(layout.statements)
-    return other if better and (fewer or mirrored) else layout
 
 
 # -- what a statement takes ------------------------------------------------------------------------
