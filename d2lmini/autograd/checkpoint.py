@@ -161,7 +161,7 @@ class CheckpointNode(Node):
     __slots__ = ("default", "first", "function", "inputs", "keys", "shown", "training")
 
     name = "checkpoint"
-    placing = walks = True
+    placing = True
 
     def __init__(
         self, function: Callable[..., Any], inputs: tuple, first: Run,

@@ -26,6 +26,7 @@ from typing import Any
 from d2lmini import engine
 from d2lmini.base import MXNetError, alias, callsite
 from d2lmini.engine.core import lock
+from d2lmini.ops import composed
 from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 
 #: The place of a value on the tape: (node, index among the node's outputs).
@@ -59,7 +60,9 @@ class Node:
 
     name = "?"
     placing = False  # can the rule write gradients into given arrays?
-    walks = False  # does `walk` add to the gradients of the inputs, in place of `gradients`?
+    #: In place of `gradients`: (parts, gs, graph, needs, places) -> None, adds to the parts of the
+    #: gradients of the parents.
+    walk: Any = None
     fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any
@@ -81,13 +84,6 @@ class Node:
         `graph`: record the computation; `needs`: which inputs need a gradient; `places`: arrays,
         if any, to compute the gradients into."""
         return ()
-
-    def walk(
-        self, parts: dict[Entry, list[Any]], gs: list[Any], graph: bool, needs: Sequence[bool],
-        places: Any,
-    ) -> None:  # fmt: skip
-        """Add to `parts` of the parents, from the gradients of the outputs; see `gradients`."""
-        raise NotImplementedError(f"{self.name} gives its gradients, and walks nowhere")
 
     def release(self) -> None:
         """Drop the parents and what only backward needs: no gradient goes further from here."""
@@ -383,11 +379,7 @@ def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
 
 def total(parts: list[Any] | None, out: Any = None) -> Any:
     """The sum of the parts, in order; None if there are none."""
-    if not parts:
-        return None
-    if len(parts) == 2 and out is None:
-        return registry["elemwise_add"](*parts)  # a ufunc: tiny ones are computed at once
-    if len(parts) > 1:
-        op = registry["add_n"]
-        return invoke(op, tuple(parts), op.defaults, out)
-    return parts[0] if out is None else registry["_copy"](parts[0], out=out)
+    if not parts or out is None:
+        return composed.total(parts)
+    op = registry["add_n" if len(parts) > 1 else "_copy"]
+    return invoke(op, tuple(parts), op.defaults, out)

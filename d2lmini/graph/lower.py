@@ -78,7 +78,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform, with_order
-from d2lmini.graph.passes import SPREADS, call, calls, in_shape, reshape, shape_before, simplify
+from d2lmini.graph.passes import SPREADS, call, calls, in_shape, map_before, shape_before, simplify
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.composed import Composed, FormulaValue, results_of
@@ -281,13 +281,8 @@ def _lower_pick(node: Node, inputs: Inputs) -> Entry | None:
 def _reshape_last(node: Node, inputs: Inputs) -> Entry | None:
     """An elementwise op on a value that was computed and then reshaped, done before the reshape."""
     view = calls(inputs[0], ("reshape",)) if len(inputs) == 1 else None
-    op = node.op
-    if op is None or view is None or view.sources[0][0].op is None:
-        return None
-    if not op.elementwise or op.mutates or op.injects or "shape" in op.attr_names:
-        return None
-    value = call(op, view.sources, node, **node.attrs)
-    return reshape(value, spec_of((node, 0)).shape, node)
+    is_computed = view is not None and view.sources[0][0].op is not None
+    return map_before(node, inputs, ("reshape",)) if is_computed else None
 
 
 def _is_broadcast(entry: Entry) -> bool:
