@@ -56,6 +56,8 @@ LEFT_OUT = {
     "register_forward_hook of each layer shows its outputs": "register_op_hook",
     "save_parameters and load_parameters do the same for a net that is built alike":
         "*Block.save *Block.load",
+    "DataLoader(data, batch_size, sampler=indices) takes a list of indices": """
+        FilterSampler Dataset.filter Dataset.sample Dataset.shard Dataset.take""",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
     "simple_bind with the new shapes makes another": "Executor.reshape",
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",

@@ -30,10 +30,6 @@ def prepare(mx):
         out["DataLoader " + word] = np.concatenate(
             [y.asnumpy() for _ in range(4) for _, y in loader]
         )
-    numbers = gdata.SimpleDataset(list(range(11)))
-    for n in (1, 2, 3, 4, 11):
-        parts = [numbers.shard(n, i) for i in range(n)]
-        out[f"shard {n}"] = np.array([i for p in parts for i in [len(p), -1] + list(p)])
     for handle in ("pad", "discard", "roll_over"):
         for shuffle in (False, True):
             np.random.seed(7)
