@@ -129,13 +129,12 @@ class Function:
         if modes.recording:
             tape.tell_of_constants(name, inputs)
         if modes.recording and any(tape.history(x) for x in inputs):
-            outs = [y._alias(None) for y in results]  # a result may be an input or a saved value
-            if modes.unsaved is None:
-                FunctionNode(self, inputs, outs).enter(outs)
-            else:
-                tape.record_unsaved(name, inputs, outs)
+            if modes.noting is not None:
+                modes.noting.note(inputs)
+            # Aliases, for a result may be an input or a saved value.
+            results = [y._alias(None) for y in results]
+            FunctionNode(self, inputs, results).enter(results)
             self._saved = ()
-            results = outs
         return results[0] if single else type(result)(results)
 
     def forward(self, *inputs: Any) -> Any:

@@ -136,24 +136,6 @@ class NullLeaf(Leaf):
         self.grad = None
 
 
-class Unsaved(Node):
-    """A call in the first run of a function under `checkpoint`: parents, and no values."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str, parents: tuple[Entry | None, ...], outs: Sequence[Any]):
-        super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
-        self.name = name
-
-    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
-        raise MXNetError(
-            f"{self.name}: computed in a function under autograd.checkpoint, which keeps no "
-            "values between forward and backward: a gradient can be taken only of what the "
-            f"function returns, and after it has returned\n"
-            f"  recorded at  {callsite.describe(self.site)}"
-        )
-
-
 class OpNode(Node):
     """An op that was applied: its rule, its attributes, the values the rule needs.
 
@@ -256,9 +238,8 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
     while recording, when an input has a node. `outs` are all its outputs, including those that
     only backward sees."""
-    if modes.unsaved is not None:
-        record_unsaved(op.name, inputs, outs, op.mutated(len(inputs), attrs))
-        return
+    if modes.noting is not None:
+        modes.noting.note(inputs, op.mutated(len(inputs), attrs))
     parents: list[Entry | None] = []
     for x in inputs:  # (a comprehension would cost a call)
         entry = None if x is None else x._node
@@ -312,20 +293,6 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         cells.append(cell)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]
-
-
-def record_unsaved(
-    name: str, inputs: Sequence[Any], outs: Sequence[Any], changed: Sequence[int] = ()
-) -> None:
-    """Put a call on the tape without the values that its gradient needs, and note what it read,
-    but for the inputs that it has `changed`: the first run of a checkpointed function."""
-    tell_of_constants(name, inputs)
-    parents = tuple([None if x is None else history(x) for x in inputs])
-    if any(parents):
-        for i, x in enumerate(inputs):
-            if x is not None and i not in changed:
-                modes.unsaved.note(x)
-        Unsaved(name, parents, outs).enter(outs)
 
 
 def _as_nd(kept: Any) -> Any:

@@ -174,7 +174,7 @@ class CachedOp:
         try:
             needs: Any = None
             # Whether each has a history; False is one that was used up.
-            if modes.recording and modes.unsaved is None:
+            if modes.recording:
                 needs = [
                     None if (e := x._node) is None else e[0].parents is not None for x in inputs
                 ]
@@ -303,9 +303,9 @@ class Compiled:
             before = copies_of(inputs, self.changed, outs)
         results = self._calls(inputs, keys, outs)
         if not self.wanted:
-            if modes.unsaved is not None and modes.recording:
-                tape.record_unsaved(self.name, inputs, results, forward.mutated)
             return results
+        if modes.noting is not None:
+            modes.noting.note(inputs, forward.mutated)
         node = ProgramNode(self, before, results, keys)
         results = results[: len(self.outputs)]
         node.enter(results)
