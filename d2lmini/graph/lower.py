@@ -70,7 +70,7 @@ the program calls their `compute`. The values of the steps equal those of `compu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -332,41 +332,38 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     that begin with its own or with `prefix`. Of a node without specs they are what the formula
     gives."""
     prefix = f"{node.name}_" if prefix is None else prefix
-    op = node.op
+    op, counts = node.op, dict[str, int]()
     assert isinstance(op, Composed)
-    names: dict[str, int] = {}
-    given = [None if e is None else Written(e, names) for e in inputs]
+
+    def call_of(op: Op, entries: Inputs, attrs: dict[str, Any]) -> Node:
+        specs = as_specs(infer(op, [spec_of(e) for e in entries if e is not None], attrs))
+        if "training" in op.injects:
+            attrs = {"training": modes.training, **attrs}
+        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_")
+        return Node(op, name, entries, attrs, tuple(specs), node.labels, node.site)
+
+    given = [None if e is None else Written(e, call_of) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *(node.specs or ())]):
         given = [
             x if x is None else x.astype(widened(op, x._spec.dtype), copy=False) for x in given
         ]
-    found = results_of(op, given, node.attrs)
-    values = found
+    values = results_of(op, given, node.attrs)
     if node.specs is not None:
-        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
-    known = {e[0] for e in inputs if e is not None}
-    stack = [y.entry[0] for y in values]
-    last = stack[0] if len(values) == 1 and stack[0] not in known else None
-    while stack:
-        new = stack.pop()
-        if new not in known:
-            known.add(new)
-            new.site, new.labels = node.site, node.labels
-            new.name = prefix + new.name.lstrip("_")
-            stack.extend(e[0] for e in new.sources)
-    if last is not None:
+        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(values, node.specs)]
+    last = values[0].entry[0]
+    if len(values) == 1 and last not in [e[0] for e in inputs if e is not None]:
         last.name = node.name
     return [y.entry for y in values]
 
 
 class Written(FormulaValue):
-    """A value of the graph of a formula. `names` counts the names of the graph's nodes by kind."""
+    """A value of the graph of a formula. `call_of` makes the node of a call of an op."""
 
-    __slots__ = ("entry", "names")
+    __slots__ = ("call_of", "entry")
 
-    def __init__(self, entry: Entry, names: dict[str, int]):
+    def __init__(self, entry: Entry, call_of: Callable[[Op, Inputs, dict[str, Any]], Node]):
         self.entry = entry
-        self.names = names
+        self.call_of = call_of
 
     @property
     def _spec(self) -> Spec:  # type: ignore[override]
@@ -377,12 +374,7 @@ class Written(FormulaValue):
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        names = inputs[0].names
-        entries = tuple([None if x is None else x.entry for x in inputs])
-        given = [spec_of(e) for e in entries if e is not None]
-        specs = tuple(as_specs(infer(op, given, attrs)))
-        if "training" in op.injects:
-            attrs = {"training": modes.training, **attrs}
-        node = Node(op, next_name(names, operator_hint(op.name)), entries, attrs, specs)
-        found = [Written((node, i), names) for i in range(node.n_outputs)]
+        call_of = inputs[0].call_of
+        node = call_of(op, tuple([None if x is None else x.entry for x in inputs]), attrs)
+        found = [Written((node, i), call_of) for i in range(node.n_outputs)]
         return found[0] if len(found) == 1 else found

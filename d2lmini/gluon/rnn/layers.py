@@ -23,12 +23,9 @@ from typing import Any
 from d2lmini import ndarray as nd
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
-from d2lmini.gluon.rnn.recurrent import first_states
+from d2lmini.gluon.rnn.recurrent import KINDS, first_states
 from d2lmini.gluon.utils import as_default
 from d2lmini.ops.core import Value
-
-#: The parameters of one layer in one direction, in the order of creation.
-_KINDS = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
 
 
 class RecurrentLayer(Layer):
@@ -78,7 +75,7 @@ class RecurrentLayer(Layer):
 
     def _names(self) -> Iterator[tuple[int, str, str]]:
         """(layer, direction, parameter) in the order of creation."""
-        return product(range(self.num_layers), "lr"[: self._dir], _KINDS)
+        return product(range(self.num_layers), "lr"[: self._dir], KINDS)
 
     def infer_shape(self, inputs: Any, states: Any) -> None:
         self.input_size = inputs.shape[2]

@@ -32,6 +32,9 @@ from d2lmini.ops.core import Value, modes
 from d2lmini.ops.join import split, stack
 from d2lmini.ops.sequence import SequenceLast, SequenceMask, SequenceReverse
 
+#: The parameters of a cell, and of one layer in one direction, in the order of creation.
+KINDS = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
+
 
 class Run(NamedTuple):
     """The arguments of `unroll`, and what they say about sequences: the inputs, and the outputs.
@@ -227,12 +230,10 @@ def first_states(begin_state: Callable[..., list[Any]], value: Any, axis: int) -
         return begin_state(batch_size=batch_size, ctx=value.ctx, dtype=value.dtype)
     if modes.tracing is not None:
         return begin_state(batch_size=-1, func=zeros_beside(value, axis))
-    return begin_state(func=zeros_of_any_batch)
-
-
-def zeros_of_any_batch(__layout__: str, **how: Any) -> Any:
-    """First states as a Symbol, as MXNet writes them: size 0 stands for the batch size."""
-    return symbol.zeros(attr={"__layout__": __layout__}, **how)
+    # A Symbol, as MXNet writes it: size 0 stands for the batch size.
+    return begin_state(
+        func=lambda __layout__, **how: symbol.zeros(attr={"__layout__": __layout__}, **how)
+    )
 
 
 def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:
