@@ -101,11 +101,10 @@ from d2lmini.graph.ir import (
     topological,
     transform,
 )
+from d2lmini.graph.lower import CallMaker, Written, call_maker
 from d2lmini.graph.passes import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.ops.composed import total
 from d2lmini.ops.core import registry
-from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.symbol import Traced
 
 
 def gradients(
@@ -119,10 +118,11 @@ def gradients(
         if any(e is not None and e[0] in leading for e in node.inputs):
             leading.add(node)
     parts: dict[Entry, list[Any]] = {}
+    counts: dict[str, int] = {}
     for head, g in zip(heads, head_grads, strict=True):
         if g is not None and head[0] in leading:
-            parts.setdefault(head, []).append(Traced((g,)))
-    with scope(False, True), Prefix("backward_"):
+            parts.setdefault(head, []).append(Written(g, call_maker("backward_", head[0], counts)))
+    with scope(False, True):
         for node in reversed(order):
             if node.op is None or node not in leading or node.op.rule is None:
                 continue
@@ -130,34 +130,29 @@ def gradients(
             if all(g is None for g in gs):
                 continue
             needs = [e is not None and e[0] in leading for e in node.inputs]
-            for entry, needed, g in zip(node.inputs, needs, _ask(node, gs, needs)):
+            grads = _ask(node, gs, needs, call_maker("backward_", node, counts))
+            for entry, needed, g in zip(node.inputs, needs, grads):
                 if needed and g is not None and entry is not None:
                     parts.setdefault(entry, []).append(g)
         results = [total(parts.get(entry)) for entry in wanted]
-    return [None if g is None else g._entry for g in results]
+    return [None if g is None else g.entry for g in results]
 
 
-def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
+def _ask(node: Node, gs: list[Any], needs: list[bool], call_of: CallMaker) -> Sequence[Any]:
     """What the rule of a node says, given the gradients of its outputs."""
     op, specs = node.op, node.specs
-    outs = [Traced(((node, i),)) for i in range(len(specs))]
-    inputs = [None if e is None else Traced((e,)) for e in node.inputs]
-    saved = op.saved_of(inputs, outs)
+    outs = [Written(entry, call_of) for entry in node.outputs]
+    inputs = [None if e is None else Written(e, call_of) for e in node.inputs]
     if len(specs) > 1:
         for i in range(node.n_outputs):
             if gs[i] is None:
                 attrs = {"shape": specs[i].shape, "dtype": specs[i].dtype}
-                name = NameManager.current.get(None, "_zeros")
-                zeros = Node(registry["_zeros"], name, (), attrs, (specs[i],))
-                gs[i] = Traced(((zeros, 0),))
+                gs[i] = Written((call_of(registry["_zeros"], (), attrs), 0), call_of)
     try:
-        grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
+        saved = op.saved_of(inputs, outs)
+        return op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)  # type: ignore[no-any-return]
     except MXNetError as problem:
         raise MXNetError(node.locate(problem)) from None
-    # An op of several outputs gives arrays as a list, and here a group.
-    if len(grads) == 1 and isinstance(grads[0], Traced):
-        return [Traced((entry,)) for entry in grads[0]._entries]
-    return grads
 
 
 # -- a graph in two --------------------------------------------------------------------------------

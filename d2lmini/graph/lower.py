@@ -331,17 +331,9 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     """The outputs of the formula of a node. The new nodes have its line and its labels, and names
     that begin with its own or with `prefix`. Of a node without specs they are what the formula
     gives."""
-    prefix = f"{node.name}_" if prefix is None else prefix
-    op, counts = node.op, dict[str, int]()
+    op = node.op
     assert isinstance(op, Composed)
-
-    def call_of(op: Op, entries: Inputs, attrs: dict[str, Any]) -> Node:
-        specs = as_specs(infer(op, [spec_of(e) for e in entries if e is not None], attrs))
-        if "training" in op.injects:
-            attrs = {"training": modes.training, **attrs}
-        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_")
-        return Node(op, name, entries, attrs, tuple(specs), node.labels, node.site)
-
+    call_of = call_maker(f"{node.name}_" if prefix is None else prefix, node, {})
     given = [None if e is None else Written(e, call_of) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *(node.specs or ())]):
         given = [
@@ -356,18 +348,41 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     return [y.entry for y in values]
 
 
+#: Makes the node of a call of an op on these entries with these attributes.
+CallMaker = Callable[[Op, Inputs, dict[str, Any]], Node]
+
+
+def call_maker(prefix: str, like: Node, counts: dict[str, int]) -> CallMaker:
+    """A function that makes nodes with the line and the labels of `like`, and with names that begin
+    with `prefix` and are counted, by kind, in `counts`."""
+
+    def call_of(op: Op, entries: Inputs, attrs: dict[str, Any]) -> Node:
+        specs = as_specs(infer(op, [spec_of(e) for e in entries if e is not None], attrs))
+        if "training" in op.injects:
+            attrs = {"training": modes.training, **attrs}
+        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_")
+        return Node(op, name, entries, attrs, tuple(specs), like.labels, like.site)
+
+    return call_of
+
+
 class Written(FormulaValue):
-    """A value of the graph of a formula. `call_of` makes the node of a call of an op."""
+    """A value of the graph of a formula, or of gradients."""
 
     __slots__ = ("call_of", "entry")
 
-    def __init__(self, entry: Entry, call_of: Callable[[Op, Inputs, dict[str, Any]], Node]):
+    context: Any = None  # that of the graph, which lies on one device
+
+    def __init__(self, entry: Entry, call_of: CallMaker):
         self.entry = entry
         self.call_of = call_of
 
     @property
     def _spec(self) -> Spec:  # type: ignore[override]
         return spec_of(self.entry)
+
+    def as_in_context(self, ctx: Any) -> Written:
+        return self
 
     def __neg__(self) -> Any:
         return self * -1.0  # type: ignore[operator]  # as a Symbol
