@@ -211,24 +211,23 @@ class Parameter:
     def _finish_deferred_init(self) -> None:
         """Make the deferred arrays. Does nothing if the initialization was not deferred or another
         thread has made the arrays meanwhile."""
-        with one_at_a_time(), autograd.pause():
-            if self._deferred_init:
-                self._make_deferred(*self._deferred_init)
-                self._deferred_init = ()  # last: other threads check whether arrays exist
-
-    def _make_deferred(self, init: Any, contexts: Any, default_init: Any, data: Any) -> None:
-        if not shape_is_known(self.shape):
-            raise ValueError(
-                f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
-                f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
-            )
-        with random_state.drawing_once():
+        with one_at_a_time(), autograd.pause(), random_state.drawing_once():
+            if not self._deferred_init:
+                return
+            init, contexts, default_init, data = self._deferred_init
+            if not shape_is_known(self.shape):
+                raise ValueError(
+                    f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
+                    f"invalid shape: {self._shape}. Please specify in_units, in_channels, etc for "
+                    "`Block`s."
+                )
             if data is None:
                 data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
                 # The initializer was chosen for this parameter, so its name does not matter.
                 desc = initializer.InitDesc(self.name, {"__init__": initializer.create(init)})
                 initializer.create(default_init)(desc, data)
             self._init_impl(data, contexts, ours=True)
+            self._deferred_init = ()  # last: other threads check whether arrays exist
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
         """Put a copy of `data` into each context; `ours`: `data` itself may serve as a copy."""
