@@ -223,11 +223,7 @@ class CachedOp:
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = infer_types(self.symbol._entries, specs, modes.training)
-        static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
-        return Compiled(
-            self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
-            static, self.mirrors, self.trace,
-        )  # fmt: skip
+        return Compiled(self, list(variables.values()), outputs, needs, ctx)
 
 
 class Compiled:
@@ -245,18 +241,15 @@ class Compiled:
     """
 
     def __init__(
-        self, name: str, variables: list[Node], outputs: list[Entry],
-        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas,
-        static: bool, mirrors: bool, trace: SymbolicTrace,
+        self, of: CachedOp, variables: list[Node], outputs: list[Entry],
+        needs: tuple[bool | None, ...], ctx: Context,
     ):  # fmt: skip
-        self.name = name
-        self.ctx = ctx
-        self.arenas = arenas
-        self.static = static
+        self.name, self.trace, self.ctx = of.name, of.trace, ctx
+        self.arenas = of.kept.arenas(ctx)
+        self.static = all(of.flag(of.flags, name) for name in ("static_alloc", "static_shape"))
         self.variables = variables
         self.training = modes.training
-        self.trace = trace
-        self.draws = trace.draws(modes.training)
+        self.draws = of.trace.draws(modes.training)
         self.typed = outputs
         outputs = pool_before_activation(outputs)
         self.wanted = [i for i, needed in enumerate(needs) if needed]
@@ -276,7 +269,7 @@ class Compiled:
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
             found = recompute(outputs, joint[len(outputs) :])
-            if mirrors:
+            if of.mirrors:
                 found = mirror(outputs, found)
             needed = residuals(outputs, found)
             self.kept_variables, self.grads = cut_graph(found, needed)
@@ -285,11 +278,11 @@ class Compiled:
             self.kept_at = [(outputs + kept).index(entry) for entry in needed]
         else:
             self.outputs = outputs = simplify(outputs)
-        self.forward = Program(name, variables, outputs + kept, ctx, arenas)
+        self.forward = Program(of.name, variables, outputs + kept, ctx, self.arenas)
         self.changed = [i for i in self.forward.mutated if (variables[i], 0) in reads]
         self.unread = {*self.forward.mutated}.difference(self.changed)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
-        self._calls = ProgramCall(self.forward, static)
+        self._calls = ProgramCall(self.forward, self.static)
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx
