@@ -83,8 +83,7 @@ LEFT_OUT = {
         *potrf *potri *syevd *gelqf *trsm *slogdet *sumlogdiag *extractdiag *makediag
         linalg_inverse linalg_det *d.linalg.inverse *d.linalg.det *sym*.linalg.inverse
         *sym*.linalg.det""",
-    "x[i, j] reads and x[i, j] = y writes by arrays of indices": """
-        gather_nd scatter_nd index_copy""",
+    "x[i, j] reads and x[i, j] = y writes by arrays of indices": "gather_nd scatter_nd index_copy",
     "NumPy has it: compute with x.asnumpy()": "index_array *ravel_multi_index *unravel_index",
     "make_loss(x * grad_scale) does the same": "MakeLoss",
     "autograd.Function with a backward of its own does the same": """
@@ -106,8 +105,7 @@ LEFT_OUT = {
     "a net that is called and hybridized within amp.init() predicts in mixed precision":
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
-    "transforms.Compose and Dataset.transform_first take any function of an image":
-        """
+    "transforms.Compose and Dataset.transform_first take any function of an image": """
         *.transforms.Cast CropResize RandomApply *.transforms.RandomLighting RandomBrightness
         RandomContrast RandomSaturation RandomHue RandomColorJitter""",
     "a call of the net infers the dtypes": "infer_type",
