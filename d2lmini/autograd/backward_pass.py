@@ -246,7 +246,7 @@ def _visit(
         needs, places = _wanted(node, uses, parts, given, placing=placing)
         grads: Sequence[Any] = ()
         if arrived and True in needs:
-            if node.walks:
+            if node.walk is not None:
                 node.walk(parts, gs, graph, needs, places)
             else:
                 grads = node.gradients(gs, graph, needs, places)

@@ -14,13 +14,13 @@ f runs
 >>> y.backward()
 f runs
 
-The first run puts only the parents of each call on the tape (`tape.Unsaved`), so an intermediate
-result is freed as soon as the function lets go of it. From these nodes `checkpoint` reads what the
-outputs depend on outside the function: its inputs, parameters, any recorded array that it uses. The
-outer tape gets one node with these parents. For its gradients the node runs the function again,
-recorded, and walks that tape back as far as to the parents. What arrives there is a part of their
-gradients in the outer walk, in the same order as without `checkpoint`. So `grad_req`, a parameter
-that several functions use, and gradients of gradients work as ever, to the bit.
+The first run is recorded like any other. From its nodes `checkpoint` reads what the outputs depend
+on outside the function: its inputs, parameters, any recorded array that it uses. The outer tape
+gets one node with these parents. The nodes of the run, and what they have saved, are freed as soon
+as the function has returned. For its gradients the node runs the function again, recorded, and
+walks that tape back as far as to the parents. What arrives there is a part of their gradients in
+the outer walk, in the same order as without `checkpoint`. So `grad_req`, a parameter that several
+functions use, and gradients of gradients work as ever, to the bit.
 
 T. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016); the interface is that of
 `torch.utils.checkpoint`.
@@ -38,6 +38,7 @@ from d2lmini.autograd.backward_pass import Parts, walk_between
 from d2lmini.autograd.scopes import refuse_in_trace, scope
 from d2lmini.autograd.tape import Entry, Leaf, Node
 from d2lmini.base import MXNetError, callsite
+from d2lmini.base.scopes import swapping
 from d2lmini.context import current_context
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Value, modes
@@ -67,8 +68,6 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     The inputs may be overwritten before backward: the second run gets them as they were. MXNetError
     in backward if another array that the function reads was overwritten since, and if the second
     run differs from the first: in the arrays it uses, in the shapes it returns, in what it draws.
-    MXNetError if a gradient is taken within the first run, or of an array that the function
-    computed and did not return.
     """
     refuse_in_trace("autograd.checkpoint (a compiled net has hybridize(backward_do_mirror=True))")
     if not callable(function):
@@ -76,22 +75,17 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
             "checkpoint: the first argument must be a function, got "
             f"{type(function).__name__}; write checkpoint(f, x), not checkpoint(f(x))"
         )
-    if not modes.recording or modes.unsaved is not None:
+    if not modes.recording:
         return function(*inputs)
     # Other handles: a program may attach another gradient to its own, and what the function reads
     # through its own is no input.
     own = _arrays(inputs)
     inputs = _map_arrays(inputs, lambda x: x._alias(tape.history(x)))
     given = _arrays(inputs)
-    # `first` notes what the run reads; a checkpoint within this one is part of the run.
     first = Run(given)
-    try:
-        modes.unsaved = first
-        with random_state.noting() as keys:
-            result = function(*inputs)
-        result = _map_arrays(result, lambda y: next((x for x, z in zip(own, given) if y is z), y))
-    finally:
-        modes.unsaved = None
+    with swapping(modes, "noting", first), random_state.noting() as keys:
+        result = function(*inputs)
+    result = _map_arrays(result, lambda y: next((x for x, z in zip(own, given) if y is z), y))
     outs = _arrays(result)
     shown: dict[Entry, int] = {}  # the outputs made here, and their places among all
     for place, y in enumerate(outs):
@@ -108,6 +102,7 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
 class Run:
     """A run of a function: where it begins on the tape, and what it reads from outside.
 
+    outer  the first run of a function that calls this one
     begin  the order of its first node on the tape
     given  the arrays that the function was given, each with its cell (`Chunk`)
     reads  (memory, offset, spec) -> cell, for all else that was read; weak references, so what the
@@ -115,16 +110,21 @@ class Run:
     """
 
     def __init__(self, given: Sequence[Any] = ()) -> None:
+        self.outer = modes.noting
         self.begin = next(tape._order)
         self.given = [(x, tape.cell_of(x)) for x in given]
         self.reads: dict[tuple[Any, int | None, Any], list[Any]] = {}
 
-    def note(self, x: Any) -> None:
-        """A call reads the array `x`."""
-        outside = x._node is None or self.is_outside(x._node[0])
-        if outside and not any([x is y for y, _ in self.given]):
-            key = weakref.ref(x._chunk), x._offset, x._spec
-            self.reads.setdefault(key, tape.cell_of(x))
+    def note(self, inputs: Sequence[Any], changed: Sequence[int] = ()) -> None:
+        """A call reads these arrays, but for those that it has `changed`."""
+        for i, x in enumerate(inputs):
+            if x is None or i in changed or any([x is y for y, _ in self.given]):
+                continue
+            if x._node is None or self.is_outside(x._node[0]):
+                key = weakref.ref(x._chunk), x._offset, x._spec
+                self.reads.setdefault(key, tape.cell_of(x))
+        if self.outer is not None:
+            self.outer.note(inputs, changed)
 
     def is_outside(self, node: Node) -> bool:
         """True if the node was made before the run. A leaf always is outside: a parameter may get
@@ -161,7 +161,7 @@ class CheckpointNode(Node):
     __slots__ = ("default", "first", "function", "inputs", "keys", "shown", "training")
 
     name = "checkpoint"
-    placing = walks = True
+    placing = True
 
     def __init__(
         self, function: Callable[..., Any], inputs: tuple, first: Run,
@@ -208,13 +208,10 @@ class CheckpointNode(Node):
                 raise tape.overwritten(self, spec, cell)
         values = iter([tape.value_of(self, x, cell) for x, cell in self.first.given])
         inputs = _map_arrays(self.inputs, lambda x: next(values))
-        repeats, unsaved = modes.repeats, modes.unsaved
-        try:
-            modes.repeats, modes.unsaved = True, None
-            with scope(True, self.training), self.default, random_state.repeating(self.keys):
+        keys = random_state.repeating(self.keys)
+        with swapping(modes, "repeats", True), swapping(modes, "noting", None), keys:
+            with scope(True, self.training), self.default:
                 result = callsite.forgotten(self.function, *inputs)
-        finally:
-            modes.repeats, modes.unsaved = repeats, unsaved
         outs = _arrays(result)
         heads = []
         for i, spec in zip(self.shown, self.outputs):

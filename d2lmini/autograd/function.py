@@ -19,7 +19,7 @@ class FunctionNode(Node):
     cells    of each array among these its cell (`Chunk`), else None
     """
 
-    __slots__ = ("cells", "function", "is_np", "n_inputs", "name", "saved")
+    __slots__ = ("cells", "function", "is_np", "name", "saved")
 
     def __init__(self, function: Function, inputs: tuple, outs: list[Any]):
         parents = tuple(tape.history(x) for x in inputs)
@@ -27,7 +27,6 @@ class FunctionNode(Node):
         self.name = type(function).__name__
         self.function: Any = function
         self.is_np = outs[0].is_np
-        self.n_inputs = len(inputs)
         self.saved: tuple[Any, ...] = function._saved
         self.cells = [cell_of(x) if isinstance(x, Value) else None for x in self.saved]
 
@@ -54,9 +53,9 @@ class FunctionNode(Node):
 
     def _check(self, grads: Sequence[Any]) -> None:
         """MXNetError unless there is a gradient of the right spec, or None, for each input."""
-        if len(grads) != self.n_inputs:
+        if len(grads) != len(self.parents):
             raise MXNetError(
-                f"{self.name}.backward gave {len(grads)} gradients for {self.n_inputs} inputs; "
+                f"{self.name}.backward gave {len(grads)} gradients for {len(self.parents)} inputs; "
                 "return one for each, None where there is none"
             )
         for i, (g, parent) in enumerate(zip(grads, self.parents)):
@@ -130,13 +129,12 @@ class Function:
         if modes.recording:
             tape.tell_of_constants(name, inputs)
         if modes.recording and any(tape.history(x) for x in inputs):
-            outs = [y._alias(None) for y in results]  # a result may be an input or a saved value
-            if modes.unsaved is None:
-                FunctionNode(self, inputs, outs).enter(outs)
-            else:
-                tape.record_unsaved(name, inputs, outs)
+            if modes.noting is not None:
+                modes.noting.note(inputs)
+            # Aliases, for a result may be an input or a saved value.
+            results = [y._alias(None) for y in results]
+            FunctionNode(self, inputs, results).enter(results)
             self._saved = ()
-            results = outs
         return results[0] if single else type(result)(results)
 
     def forward(self, *inputs: Any) -> Any:

@@ -26,6 +26,7 @@ from typing import Any
 from d2lmini import engine
 from d2lmini.base import MXNetError, alias, callsite
 from d2lmini.engine.core import lock
+from d2lmini.ops import composed
 from d2lmini.ops.core import Op, Spec, Value, Y, invoke, modes, registry
 
 #: The place of a value on the tape: (node, index among the node's outputs).
@@ -59,7 +60,9 @@ class Node:
 
     name = "?"
     placing = False  # can the rule write gradients into given arrays?
-    walks = False  # does `walk` add to the gradients of the inputs, in place of `gradients`?
+    #: In place of `gradients`: (parts, gs, graph, needs, places) -> None, adds to the parts of the
+    #: gradients of the parents.
+    walk: Any = None
     fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any
@@ -81,13 +84,6 @@ class Node:
         `graph`: record the computation; `needs`: which inputs need a gradient; `places`: arrays,
         if any, to compute the gradients into."""
         return ()
-
-    def walk(
-        self, parts: dict[Entry, list[Any]], gs: list[Any], graph: bool, needs: Sequence[bool],
-        places: Any,
-    ) -> None:  # fmt: skip
-        """Add to `parts` of the parents, from the gradients of the outputs; see `gradients`."""
-        raise NotImplementedError(f"{self.name} gives its gradients, and walks nowhere")
 
     def release(self) -> None:
         """Drop the parents and what only backward needs: no gradient goes further from here."""
@@ -138,24 +134,6 @@ class NullLeaf(Leaf):
     def release(self) -> None:
         Node.release(self)
         self.grad = None
-
-
-class Unsaved(Node):
-    """A call in the first run of a function under `checkpoint`: parents, and no values."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str, parents: tuple[Entry | None, ...], outs: Sequence[Any]):
-        super().__init__(parents, [y._spec for y in outs], outs[0]._ctx)
-        self.name = name
-
-    def gradients(self, gs: list[Any], graph: bool, needs: Sequence[bool], places: Any) -> Grads:
-        raise MXNetError(
-            f"{self.name}: computed in a function under autograd.checkpoint, which keeps no "
-            "values between forward and backward: a gradient can be taken only of what the "
-            f"function returns, and after it has returned\n"
-            f"  recorded at  {callsite.describe(self.site)}"
-        )
 
 
 class OpNode(Node):
@@ -260,9 +238,8 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
     while recording, when an input has a node. `outs` are all its outputs, including those that
     only backward sees."""
-    if modes.unsaved is not None:
-        record_unsaved(op.name, inputs, outs, op.mutated(len(inputs), attrs))
-        return
+    if modes.noting is not None:
+        modes.noting.note(inputs, op.mutated(len(inputs), attrs))
     parents: list[Entry | None] = []
     for x in inputs:  # (a comprehension would cost a call)
         entry = None if x is None else x._node
@@ -318,20 +295,6 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         node.saved = [_as_nd(kept) for kept in saved]
 
 
-def record_unsaved(
-    name: str, inputs: Sequence[Any], outs: Sequence[Any], changed: Sequence[int] = ()
-) -> None:
-    """Put a call on the tape without the values that its gradient needs, and note what it read,
-    but for the inputs that it has `changed`: the first run of a checkpointed function."""
-    tell_of_constants(name, inputs)
-    parents = tuple([None if x is None else history(x) for x in inputs])
-    if any(parents):
-        for i, x in enumerate(inputs):
-            if x is not None and i not in changed:
-                modes.unsaved.note(x)
-        Unsaved(name, parents, outs).enter(outs)
-
-
 def _as_nd(kept: Any) -> Any:
     """A saved value for gradient rules, which use the operators and methods of NDArray."""
     if isinstance(kept, list):
@@ -383,11 +346,7 @@ def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
 
 def total(parts: list[Any] | None, out: Any = None) -> Any:
     """The sum of the parts, in order; None if there are none."""
-    if not parts:
-        return None
-    if len(parts) == 2 and out is None:
-        return registry["elemwise_add"](*parts)  # a ufunc: tiny ones are computed at once
-    if len(parts) > 1:
-        op = registry["add_n"]
-        return invoke(op, tuple(parts), op.defaults, out)
-    return parts[0] if out is None else registry["_copy"](parts[0], out=out)
+    if not parts or out is None:
+        return composed.total(parts)
+    op = registry["add_n" if len(parts) > 1 else "_copy"]
+    return invoke(op, tuple(parts), op.defaults, out)

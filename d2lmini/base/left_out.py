@@ -56,6 +56,8 @@ LEFT_OUT = {
     "register_forward_hook of each layer shows its outputs": "register_op_hook",
     "save_parameters and load_parameters do the same for a net that is built alike":
         "*Block.save *Block.load",
+    "DataLoader(data, batch_size, sampler=indices) takes a list of indices": """
+        FilterSampler Dataset.filter Dataset.sample Dataset.shard Dataset.take""",
     "as are layers that newer ones have replaced": "BatchNorm_v1 Convolution_v1 Pooling_v1",
     "simple_bind with the new shapes makes another": "Executor.reshape",
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",
@@ -81,8 +83,7 @@ LEFT_OUT = {
         *potrf *potri *syevd *gelqf *trsm *slogdet *sumlogdiag *extractdiag *makediag
         linalg_inverse linalg_det *d.linalg.inverse *d.linalg.det *sym*.linalg.inverse
         *sym*.linalg.det""",
-    "x[i, j] reads and x[i, j] = y writes by arrays of indices": """
-        gather_nd scatter_nd index_copy""",
+    "x[i, j] reads and x[i, j] = y writes by arrays of indices": "gather_nd scatter_nd index_copy",
     "NumPy has it: compute with x.asnumpy()": "index_array *ravel_multi_index *unravel_index",
     "make_loss(x * grad_scale) does the same": "MakeLoss",
     "autograd.Function with a backward of its own does the same": """
@@ -104,8 +105,7 @@ LEFT_OUT = {
     "a net that is called and hybridized within amp.init() predicts in mixed precision":
         "convert_hybrid_block convert_model convert_symbol",
     "scipy.ndimage.rotate does it for NumPy arrays": "Rotate RandomRotation",
-    "transforms.Compose and Dataset.transform_first take any function of an image":
-        """
+    "transforms.Compose and Dataset.transform_first take any function of an image": """
         *.transforms.Cast CropResize RandomApply *.transforms.RandomLighting RandomBrightness
         RandomContrast RandomSaturation RandomHue RandomColorJitter""",
     "a call of the net infers the dtypes": "infer_type",

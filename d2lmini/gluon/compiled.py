@@ -47,7 +47,7 @@ from d2lmini.gluon.utils import shape_is_known
 from d2lmini.graph import symbolic_trace as tracing
 from d2lmini.graph.cached_op import CachedOp, Compiled, ProgramCache
 from d2lmini.graph.ir import topological
-from d2lmini.graph.symbolic_trace import FallbackToEager, SymbolicTrace, one_at_a_time, thread_state
+from d2lmini.graph.symbolic_trace import FallbackToEager, SymbolicTrace, one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.ops.rnn import rnn_layer
@@ -190,7 +190,7 @@ class HybridCache:
 
     def __call__(self, *args: Any) -> Any:
         last = self._last
-        if last is not None and len(args) == last.n_inputs and thread_state.trace is None:
+        if last is not None and len(args) == last.n_inputs and modes.tracing is None:
             ctx, kind, specs = last.ctx, last.kind, last.specs
             for x in args:
                 if type(x) is not kind or x._ctx is not ctx:
@@ -215,20 +215,20 @@ class HybridCache:
         forward = type(block).forward.__get__(block)
         flat, form = flatten(list(args))
         if any(isinstance(x, Symbol) for x in flat):
-            if any(isinstance(x, NDArray) for x in flat) and thread_state.trace is None:
+            if any(isinstance(x, NDArray) for x in flat) and modes.tracing is None:
                 raise ValueError(
                     "In HybridBlock, we do not support mixed NDArrays and Symbols types for the "
                     "input. Please check the type of the args."
                 )
-            if thread_state.trace is not None and block._sees_shapes:
-                thread_state.trace.shaped = True
-                args = regroup([thread_state.trace.with_shape(x) for x in flat], form)[0]
+            if modes.tracing is not None and block._sees_shapes:
+                modes.tracing.shaped = True
+                args = regroup([modes.tracing.with_shape(x) for x in flat], form)[0]
             return forward, args
         ctx = _context(block, flat)
-        if thread_state.trace is not None:
+        if modes.tracing is not None:
             # Only arrays, inside the trace of an outer Block: they become variables of the outer
             # graph.
-            stood = [x if x is None else thread_state.trace.stands_for(x) for x in flat]
+            stood = [x if x is None else modes.tracing.stands_for(x) for x in flat]
             return forward, regroup(stood, form)[0]
         if modes.training in self._as_written:
             return forward, args
@@ -281,7 +281,7 @@ class HybridCache:
             if self.first is None:
                 self.first, self.form = trace, form
             for other, program in list(self.placed.items()):
-                if not program.op._compiled and not program.trace.general:
+                if not self.kept.of(program.op.mark) and not program.trace.general:
                     del self.placed[other]  # its programs were unused for long
             self.placed[ctx if trace.general else key] = found
             if trace.general:
@@ -305,7 +305,7 @@ class HybridCache:
         """All programs: for each kind of input the forward program, then the backward ones."""
         found = Programs()
         for placed in list(self.placed.values()):
-            for kind in list(placed.op._compiled.values()):
+            for kind in self.kept.of(placed.op.mark):
                 found.append(kind.forward)
                 found += [backward.program for backward in list(kind._backward.values())]
         return found

@@ -39,8 +39,9 @@ from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import HybridCache, Programs, complete_shapes, flatten, regroup
 from d2lmini.gluon.parameter import DeferredInitializationError
 from d2lmini.gluon.utils import shape_is_known
-from d2lmini.graph.symbolic_trace import initializing, one_at_a_time, thread_state
+from d2lmini.graph.symbolic_trace import initializing, one_at_a_time
 from d2lmini.ndarray import NDArray
+from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 
 #: The flags of `hybridize`, in MXNet's order.
@@ -114,7 +115,7 @@ class HybridBlock(Block):
 
     def _variables(self, x: Any, args: tuple) -> dict[str, Any]:
         """The variables of the Block's own parameters, for a call with Symbols."""
-        trace = thread_state.trace
+        trace = modes.tracing
         if trace is not None and any(not p._data for p in self._reg_params.values()):
             flat, form = flatten([x, *args])
             self._finish_deferred(*regroup([trace.with_shape(value) for value in flat], form)[0])

@@ -92,13 +92,13 @@ class _DeclaredLoss(_Declared):
 
 
 class _Elementwise(_DeclaredLoss):
-    """Base class of losses that compare each element of pred with one of label."""
+    """Base class of losses that compare each element of pred with one of label, in its shape."""
 
     #: The loss of each element: (F, pred, label) -> loss.
     _of_elements: Callable[..., Any]
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        loss = self._of_elements(F, pred, _reshape_like(F, label, pred))
+        loss = self._of_elements(F, pred, F.reshape_like(label, pred))
         return self._mean(F, loss, self._weight, sample_weight)
 
 
@@ -120,11 +120,6 @@ def _number(weight: Any) -> Any:
     return weight
 
 
-def _reshape_like(F: Any, x: Any, y: Any) -> Any:
-    """x in the shape of y: a label (N,) for a prediction (N, 1)."""
-    return F.reshape_like(x, y)
-
-
 def _softplus(F: Any, x: Any) -> Any:
     """log(1 + exp(x))."""
     return F.Activation(x, act_type="softrelu")
@@ -142,7 +137,7 @@ class L2Loss(_DeclaredLoss):
         half = 0.5 if self._weight is None else _number(self._weight) / 2
         if sample_weight is None:  # one op computes the whole loss: ops/softmax.py
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self.batch_axis)
-        label = _reshape_like(F, label, pred)
+        label = F.reshape_like(label, pred)
         loss = F.square(label - pred)
         return self._mean(F, loss, half, sample_weight)
 
@@ -185,7 +180,7 @@ class PoissonNLLLoss(_DeclaredLoss):
     def hybrid_forward(
         self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08
     ) -> Any:
-        target = _reshape_like(F, target, pred)
+        target = F.reshape_like(target, pred)
         if self.from_logits:
             loss = F.exp(pred) - target * pred
         else:
@@ -228,7 +223,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
         if self.sparse_label:
             loss = -F.pick(pred, label, axis=self.axis, keepdims=True)
         else:
-            label = _reshape_like(F, label, pred)
+            label = F.reshape_like(label, pred)
             loss = -F.sum(pred * label, axis=self.axis, keepdims=True)
         return self._mean(F, loss, self._weight, sample_weight)
 
@@ -247,7 +242,7 @@ class SigmoidBinaryCrossEntropyLoss(_DeclaredLoss):
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
     ) -> Any:
-        label = _reshape_like(F, label, pred)
+        label = F.reshape_like(label, pred)
         if self.from_sigmoid:
             yes = F.log(pred + 1e-12) * label
             if pos_weight is not None:
@@ -384,8 +379,8 @@ class TripletLoss(_DeclaredLoss):
     margin: float = 1
 
     def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
-        positive = _reshape_like(F, positive, pred)
-        negative = _reshape_like(F, negative, pred)
+        positive = F.reshape_like(positive, pred)
+        negative = F.reshape_like(negative, pred)
         gap = F.square(positive - pred) - F.square(negative - pred)
         loss = F.relu(F.sum(gap, axis=self.batch_axis, exclude=True) + self.margin)
         return _apply_weighting(F, loss, self._weight, None)
@@ -404,7 +399,7 @@ class CosineEmbeddingLoss(_DeclaredLoss):
     def hybrid_forward(
         self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None
     ) -> Any:
-        input1 = _reshape_like(F, input1, input2)
+        input1 = F.reshape_like(input1, input2)
         label = F.reshape(label, (-1, 1))
         lengths = F.norm(input1, axis=-1) * F.norm(input2, axis=-1)
         # x . y / (|x| |y|), as (N, 1); 0 for zero vectors.

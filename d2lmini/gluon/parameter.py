@@ -37,11 +37,11 @@ from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import roles
 from d2lmini.gluon.utils import as_default, merge_shapes, shape_is_known
 from d2lmini.graph.ir import Node
-from d2lmini.graph.symbolic_trace import one_at_a_time, thread_state
+from d2lmini.graph.symbolic_trace import one_at_a_time
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Spec, as_dtype
+from d2lmini.ops.core import Spec, as_dtype, modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.naming import AttrScope
 
@@ -211,24 +211,23 @@ class Parameter:
     def _finish_deferred_init(self) -> None:
         """Make the deferred arrays. Does nothing if the initialization was not deferred or another
         thread has made the arrays meanwhile."""
-        with one_at_a_time(), autograd.pause():
-            if self._deferred_init:
-                self._make_deferred(*self._deferred_init)
-                self._deferred_init = ()  # last: other threads check whether arrays exist
-
-    def _make_deferred(self, init: Any, contexts: Any, default_init: Any, data: Any) -> None:
-        if not shape_is_known(self.shape):
-            raise ValueError(
-                f"Cannot initialize Parameter '{self.name}'{self._place()} because it has invalid "
-                f"shape: {self._shape}. Please specify in_units, in_channels, etc for `Block`s."
-            )
-        with random_state.drawing_once():
+        with one_at_a_time(), autograd.pause(), random_state.drawing_once():
+            if not self._deferred_init:
+                return
+            init, contexts, default_init, data = self._deferred_init
+            if not shape_is_known(self.shape):
+                raise ValueError(
+                    f"Cannot initialize Parameter '{self.name}'{self._place()} because it has "
+                    f"invalid shape: {self._shape}. Please specify in_units, in_channels, etc for "
+                    "`Block`s."
+                )
             if data is None:
                 data = self._of_kind(nd.zeros(self._shape, ctx=cpu(), dtype=self._dtype))
                 # The initializer was chosen for this parameter, so its name does not matter.
                 desc = initializer.InitDesc(self.name, {"__init__": initializer.create(init)})
                 initializer.create(default_init)(desc, data)
             self._init_impl(data, contexts, ours=True)
+            self._deferred_init = ()  # last: other threads check whether arrays exist
 
     def _init_impl(self, data: NDArray, contexts: list[Context], ours: bool = False) -> None:
         """Put a copy of `data` into each context; `ours`: `data` itself may serve as a copy."""
@@ -304,7 +303,7 @@ class Parameter:
         `initialize` and for a context without a copy, and DeferredInitializationError while the
         shape is unknown.
         """
-        if thread_state.trace is not None:
+        if modes.tracing is not None:
             return self.var()  # type: ignore[return-value]  # like an array, see graph.trace
         one = self._one
         if one is not None and (ctx is None or ctx is one._ctx):
@@ -429,7 +428,7 @@ class Parameter:
         >>> weight.var().attr("__shape__"), weight.var().attr("wd_mult")
         ('(4, 0)', '0')
         """
-        trace = thread_state.trace
+        trace = modes.tracing
         if trace is not None:
             if not shape_is_known(self.shape):
                 self._check_and_get("_data", None)  # raises the fitting error

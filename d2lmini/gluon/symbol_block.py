@@ -31,7 +31,8 @@ from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.parameter import Contexts, Parameter
 from d2lmini.gluon.parameter_dict import ParameterDict
 from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
-from d2lmini.graph.symbolic_trace import plain, thread_state
+from d2lmini.graph.symbolic_trace import plain
+from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.evaluate import evaluate
 
@@ -97,7 +98,7 @@ class SymbolBlock(HybridBlock):
             n, names = len(self._input_names), ", ".join(self._input_names)
             raise ValueError(f"SymbolBlock: {len(flat)} values for {n} inputs: {names}")
         ctx = self._context_of(args)
-        trace = thread_state.trace
+        trace = modes.tracing
         called = ctx is not None or trace is not None
         if called and any(p._data is None for p in self._params.values()):
             shaped = flat if trace is None else [trace.with_shape(value) for value in flat]

@@ -170,7 +170,7 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
 
 def download(
     url: str, path: str | None = None, overwrite: bool = False, sha1_hash: str | None = None,
-    retries: int = 5, verify_ssl: bool = True,
+    retries: int = 5,
 ) -> str:  # fmt: skip
     """Download `url` to the file or folder `path` and return the file's path.
 
@@ -194,10 +194,6 @@ def download(
     there = os.path.exists(target) and not overwrite
     if there and (sha1_hash is None or check_sha1(target, sha1_hash)):
         return target
-    if not verify_ssl:
-        warnings.warn(
-            f"Unverified HTTPS request is being made (verify_ssl=False): {url}", stacklevel=2
-        )
     from urllib.request import Request  # takes longer to import than the rest of Gluon
 
     request = Request(url)  # ValueError for a bad URL; later errors are the server's
@@ -206,7 +202,7 @@ def download(
         try:
             print(f"Downloading {target} from {url}...")
             with files.replace_atomically(target) as [part]:
-                _fetch(request, part, verify_ssl)
+                _fetch(request, part)
                 if sha1_hash is not None and not check_sha1(part, sha1_hash):
                     raise ValueError(
                         f"{url} was fetched, but its SHA-1 is not {sha1_hash}: the file there has "
@@ -225,17 +221,15 @@ def download(
     ) from None
 
 
-def _fetch(request: Any, path: str, verify_ssl: bool) -> None:
+def _fetch(request: Any, path: str) -> None:
     """Write what the server sends. RuntimeError if it has no such file, ConnectionError for a
     failure of the network, which is worth another attempt; OSError for one of the disk."""
-    import ssl
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 
-    context = None if verify_ssl else ssl._create_unverified_context()
     try:
-        with urlopen(request, timeout=30, context=context) as answer, open(path, "xb") as file:
+        with urlopen(request, timeout=30) as answer, open(path, "xb") as file:
             while block := answer.read(1 << 16):
                 file.write(block)
             if missing := getattr(answer, "length", None):

@@ -82,7 +82,7 @@ Results are equal to the bit: the same ops run on the same values, right before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,11 +101,10 @@ from d2lmini.graph.ir import (
     topological,
     transform,
 )
+from d2lmini.graph.lower import CallMaker, Written, call_maker
 from d2lmini.graph.passes import SPREADS, TRANSPOSES, is_reshape
 from d2lmini.ops.composed import total
 from d2lmini.ops.core import registry
-from d2lmini.symbol.naming import NameManager, Prefix
-from d2lmini.symbol.symbol import Traced
 
 
 def gradients(
@@ -119,10 +118,11 @@ def gradients(
         if any(e is not None and e[0] in leading for e in node.inputs):
             leading.add(node)
     parts: dict[Entry, list[Any]] = {}
+    counts: dict[str, int] = {}
     for head, g in zip(heads, head_grads, strict=True):
         if g is not None and head[0] in leading:
-            parts.setdefault(head, []).append(Traced((g,)))
-    with scope(False, True), Prefix("backward_"):
+            parts.setdefault(head, []).append(Written(g, call_maker("backward_", head[0], counts)))
+    with scope(False, True):
         for node in reversed(order):
             if node.op is None or node not in leading or node.op.rule is None:
                 continue
@@ -130,34 +130,29 @@ def gradients(
             if all(g is None for g in gs):
                 continue
             needs = [e is not None and e[0] in leading for e in node.inputs]
-            for entry, needed, g in zip(node.inputs, needs, _ask(node, gs, needs)):
+            grads = _ask(node, gs, needs, call_maker("backward_", node, counts))
+            for entry, needed, g in zip(node.inputs, needs, grads):
                 if needed and g is not None and entry is not None:
                     parts.setdefault(entry, []).append(g)
         results = [total(parts.get(entry)) for entry in wanted]
-    return [None if g is None else g._entry for g in results]
+    return [None if g is None else g.entry for g in results]
 
 
-def _ask(node: Node, gs: list[Any], needs: list[bool]) -> Sequence[Any]:
+def _ask(node: Node, gs: list[Any], needs: list[bool], call_of: CallMaker) -> Sequence[Any]:
     """What the rule of a node says, given the gradients of its outputs."""
     op, specs = node.op, node.specs
-    outs = [Traced(((node, i),)) for i in range(len(specs))]
-    inputs = [None if e is None else Traced((e,)) for e in node.inputs]
-    saved = op.saved_of(inputs, outs)
+    outs = [Written(entry, call_of) for entry in node.outputs]
+    inputs = [None if e is None else Written(e, call_of) for e in node.inputs]
     if len(specs) > 1:
         for i in range(node.n_outputs):
             if gs[i] is None:
                 attrs = {"shape": specs[i].shape, "dtype": specs[i].dtype}
-                name = NameManager.current.get(None, "_zeros")
-                zeros = Node(registry["_zeros"], name, (), attrs, (specs[i],))
-                gs[i] = Traced(((zeros, 0),))
+                gs[i] = Written((call_of(registry["_zeros"], (), attrs), 0), call_of)
     try:
-        grads = op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)
+        saved = op.saved_of(inputs, outs)
+        return op.gradients(gs if len(specs) > 1 else gs[0], saved, node.attrs, needs)  # type: ignore[no-any-return]
     except MXNetError as problem:
         raise MXNetError(node.locate(problem)) from None
-    # An op of several outputs gives arrays as a list, and here a group.
-    if len(grads) == 1 and isinstance(grads[0], Traced):
-        return [Traced((entry,)) for entry in grads[0]._entries]
-    return grads
 
 
 # -- a graph in two --------------------------------------------------------------------------------
@@ -191,12 +186,7 @@ def cut_graph(entries: Sequence[Entry], at: Sequence[Entry]) -> tuple[list[Node]
     return variables, transform(entries, given=replaced)
 
 
-# -- what is cheap ---------------------------------------------------------------------------------
-
-#: An array of so many times fewer elements than another has few.
-FEW = 16
-
-PARTS = ("slice", "slice_axis", "_getitem", "reverse", "cast")
+# -- what backward computes again ------------------------------------------------------------------
 
 
 def recompute(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
@@ -205,46 +195,63 @@ def recompute(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
     Values that all elements of another can be read from by a view are replaced by that one even if
     it was not to be kept: it is no larger, and there is one of it.
     """
-    forward = topological(outputs)
-    before = set(forward)
-    cheap = _cheap(forward, set(residuals(outputs, grads)))
+    return _compute_again(outputs, grads, _is_cheap)
 
-    def rule(node: Node, inputs: Inputs) -> Node | None:
+
+def mirror(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
+    """The gradients, computed from as few bytes of the forward graph as cheap ops allow. An op that
+    changes variables, other than BatchNorm, is never computed again."""
+    return _compute_again(outputs, grads, _is_repeatable, _repeat, outputs)
+
+
+def _compute_again(
+    outputs: Sequence[Entry], grads: Sequence[Entry], is_cheap: Callable[[Node], bool],
+    repeat: Callable[[Node, Inputs], Node] | None = None, free: Sequence[Entry] = (),
+) -> list[Entry]:  # fmt: skip
+    """The gradients, with the values of nodes that are cheap computed again where that keeps fewer
+    bytes. repeat: makes the node for backward, of what it is then computed from; free: values that
+    are kept anyway."""
+    forward = topological(outputs)
+    before, changed = set(forward), mutated_by(forward)
+    again = {
+        node
+        for node in forward
+        # What a variable that is changed held when it was read, it may hold no more.
+        if node.op is not None and is_cheap(node)
+        and (node.mutated or not any([e[0] in changed for e in node.sources]))
+    }  # fmt: skip
+    kept = _fewest_bytes(forward, residuals(outputs, grads), set(free), again)
+
+    def rule(node: Node, inputs: Inputs) -> Replacement | None:
         if node not in before:
             return None
-        return node.replace(inputs=inputs) if node in cheap else node
+        if node not in again:
+            return node
+        repeated = repeat(node, inputs) if repeat else node.replace(inputs=inputs)
+        return [e if e in kept or _is_moment(e) else (repeated, e[1]) for e in node.outputs]
 
     return transform(grads, rule)
 
 
-def _cheap(forward: Sequence[Node], kept: set[Entry]) -> set[Node]:
-    """The nodes of the forward graph that backward computes again where it needs their values."""
-    changed = mutated_by(forward)
-    cheap: set[Node] = set()
-    there: set[Entry] = set(kept)  # what backward has anyway, or from such values
-    for node in forward:
-        op, inputs = node.op, node.sources
-        # What a variable that is changed held when it was read, it may hold no more.
-        if node in changed or any(e[0] in changed for e in inputs):
-            continue
-        if op is None:
-            there.add((node, 0))
-            continue
-        if op.random or op.mutates or len(node.specs or ()) != 1:
-            continue
-        if len(inputs) > 1:  # of a few numbers and an array of many, the few are kept
-            most = max(spec_of(e).size for e in inputs)
-            inputs = tuple([e for e in inputs if FEW * spec_of(e).size > most])
-        if len(inputs) > 1:
-            continue
-        if any(type(value) is Draw for value in node.attrs.values()):
-            continue
-        simple = op.name in PARTS or (op.pointwise and not callable(op.flops) and op.flops <= 1)
-        if not inputs or _is_view(node) or (simple and inputs[0] in there):
-            cheap.add(node)
-            if all(e in there for e in inputs):
-                there.add((node, 0))
-    return cheap
+#: An array of so many times fewer elements than another has few.
+FEW = 16
+
+PARTS = ("slice", "slice_axis", "_getitem", "reverse", "cast")
+
+
+def _is_cheap(node: Node) -> bool:
+    """True for a view, and for an op that does little to each element of one array."""
+    op, inputs = node.op, node.sources
+    if op.random or op.mutates or len(node.specs or ()) != 1:
+        return False
+    if any(type(value) is Draw for value in node.attrs.values()):
+        return False
+    if len(inputs) > 1:  # of a few numbers and an array of many, the few are kept
+        most = max(spec_of(e).size for e in inputs)
+        if sum(FEW * spec_of(e).size > most for e in inputs) > 1:
+            return False
+    simple = op.name in PARTS or (op.pointwise and not callable(op.flops) and op.flops <= 1)
+    return simple or not inputs or _is_view(node)
 
 
 def _is_view(node: Node) -> bool:
@@ -255,27 +262,9 @@ def _is_view(node: Node) -> bool:
     return is_reshape(node) or node.op.name in (*TRANSPOSES, *SPREADS)
 
 
-# -- as few bytes as possible ----------------------------------------------------------------------
-
-
-def mirror(outputs: Sequence[Entry], grads: Sequence[Entry]) -> list[Entry]:
-    """The gradients, computed from as few bytes of the forward graph as cheap ops allow. An op that
-    changes variables, other than BatchNorm, is never computed again."""
-    forward = topological(outputs)
-    before = set(forward)
-    needed = residuals(outputs, grads)
-    again = _repeatable(forward)
-    kept = _fewest_bytes(forward, needed, set(outputs), again)
-
-    def rule(node: Node, inputs: Inputs) -> Replacement | None:
-        if node not in before:
-            return None
-        if node not in again:
-            return node
-        repeated = _repeat(node, inputs)
-        return [e if e in kept or _is_moment(e) else (repeated, e[1]) for e in node.outputs]
-
-    return transform(grads, rule)
+def _is_repeatable(node: Node) -> bool:
+    """True for a fixed number of FLOPs an element: no product, no reduction."""
+    return not callable(node.op.flops) and (not node.mutated or node.op.name == "BatchNorm")
 
 
 def _is_moment(entry: Entry) -> bool:
@@ -295,23 +284,6 @@ def _repeat(node: Node, inputs: Inputs) -> Node:
     )  # fmt: skip
 
 
-def _repeatable(forward: Sequence[Node]) -> set[Node]:
-    """The nodes of the forward graph that backward may compute again."""
-    changed = mutated_by(forward)
-    found: set[Node] = set()
-    for node in forward:
-        op = node.op
-        # A fixed number of FLOPs an element: no product, no reduction.
-        if op is None or callable(op.flops):
-            continue
-        if node.mutated:
-            if op.name == "BatchNorm":
-                found.add(node)
-        elif not any(e[0] in changed for e in node.sources):
-            found.add(node)  # a changed variable may no longer hold what was read
-    return found
-
-
 def _fewest_bytes(
     forward: Sequence[Node], needed: Sequence[Entry], free: set[Entry], again: set[Node]
 ) -> set[Entry]:
@@ -322,7 +294,7 @@ def _fewest_bytes(
     """
     read_by_products: set[Entry] = set()
     read_again: set[Entry] = set()
-    for node in forward:
+    for node in forward if free else ():  # where much may be computed again: see this module
         if node in again:
             read_again.update(node.sources)
         elif not is_reduction(node):  # which reads a value block by block, as it is made
@@ -341,7 +313,7 @@ def _fewest_bytes(
             origins[entry] = set() if node.op is None else {entry}
             if node in again and entry not in kept:
                 before = set().union(*[origins[e] for e in sources])
-                if nbytes(before) < nbytes(origins[entry]):
+                if nbytes(before) < nbytes(origins[entry]) or _is_view(node):
                     origins[entry] = before
             if entry in wanted:
                 kept |= origins[entry]

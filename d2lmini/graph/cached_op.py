@@ -34,9 +34,8 @@ not know whether they were one. A call of a compiled net is written out, node by
 
 from __future__ import annotations
 
-import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from operator import attrgetter
@@ -78,33 +77,37 @@ LEAST = 16
 
 
 class ProgramCache:
-    """The programs of a net, and their arenas. A program in it has `nbytes`, about how much it
-    takes."""
+    """The programs of a net, and their arenas. The key of a program begins with the `mark` of its
+    CachedOp; `nbytes` is about how much it takes."""
 
     def __init__(self, static_alloc: bool = False):
         self.static_alloc = static_alloc
         self._arenas: dict[Context, Arenas] = {}
-        self._programs: OrderedDict[Any, Callable[[], None]] = OrderedDict()  # last used comes last
+        self._programs: OrderedDict[tuple, Compiled] = OrderedDict()  # last used comes last
 
     def arenas(self, ctx: Context) -> Arenas:
         """Those of a context."""
         found = self._arenas.get(ctx)
         return found or self._arenas.setdefault(ctx, Arenas(ctx, self.static_alloc))
 
-    def use(self, compiled: Any) -> None:
-        """It was asked for now."""
-        with suppress(KeyError):  # it was dropped
-            self._programs.move_to_end(compiled)
+    def of(self, mark: object) -> list[Compiled]:
+        """The programs of one CachedOp."""
+        return [program for key, program in list(self._programs.items()) if key[0] is mark]
 
-    def add(self, compiled: Any, forget: Callable[[], None]) -> None:
-        """Keep one more; those that were not used for longest may have to go, which `forget` sees
-        to. One thread at a time (`trace.one_at_a_time`)."""
-        self._programs[compiled] = forget
-        nbytes = sum([program.nbytes for program in list(self._programs)])
+    def get(self, key: tuple) -> Compiled | None:
+        """The program with this key, which is used now; None if there is none."""
+        with suppress(KeyError):
+            self._programs.move_to_end(key)
+            return self._programs[key]
+        return None
+
+    def add(self, key: tuple, program: Compiled) -> None:
+        """Keep one more; those that were not used for longest may have to go. One thread at a time
+        (`symbolic_trace.one_at_a_time`)."""
+        self._programs[key] = program
+        nbytes = sum([program.nbytes for program in list(self._programs.values())])
         while nbytes > MOST_BYTES and len(self._programs) > LEAST:
-            oldest, forget = self._programs.popitem(last=False)
-            nbytes -= oldest.nbytes
-            forget()
+            nbytes -= self._programs.popitem(last=False)[1].nbytes
 
 
 # -- a net -----------------------------------------------------------------------------------------
@@ -142,8 +145,8 @@ class CachedOp:
             for node in draw_numbers(symbol._entries):
                 trace.note_draw(node.op, node.attrs)  # type: ignore[arg-type]
         self.trace = trace
-        self._compiled: dict[tuple, Compiled] = {}
-        self._last: tuple[Any, Any] = (None, None)
+        self.mark = object()  # in keys: no circle, so a net dies without the garbage collector
+        self._last: tuple[Any, Any, tuple] = (None, None, ())
 
     @staticmethod
     def flag(flags: Any, name: str) -> bool:
@@ -171,7 +174,7 @@ class CachedOp:
         try:
             needs: Any = None
             # Whether each has a history; False is one that was used up.
-            if modes.recording and modes.unsaved is None:
+            if modes.recording:
                 needs = [
                     None if (e := x._node) is None else e[0].parents is not None for x in inputs
                 ]
@@ -181,7 +184,7 @@ class CachedOp:
             kind = ([x._spec for x in inputs], needs, modes.training, inputs[0]._ctx)
         except (AttributeError, IndexError):
             kind = self._unusual(inputs)
-        last, compiled = self._last  # one pair, whatever other threads do
+        last, compiled, _ = self._last  # one tuple, whatever other threads do
         # Nearly always the kind of the last call, with the very same objects in it.
         return compiled if kind == last else self._find(inputs, kind)
 
@@ -198,32 +201,17 @@ class CachedOp:
         """What was compiled for this kind, or is now."""
         specs, asked, training, ctx = kind
         needs = tuple(asked) if asked and True in asked else ()
-        key = (*specs, needs, training, ctx)
-        compiled = self._compiled.get(key)
+        key = (self.mark, *specs, needs, training, ctx)
+        self.kept.get(self._last[2])  # it was used since it was found
+        compiled = self.kept.get(key)
         if compiled is None:
             with one_at_a_time():
-                compiled = self._compiled.get(key) or self._add(key, inputs)
-        self.kept.use(self._last[1])
-        self.kept.use(compiled)
-        self._last = kind, compiled
+                compiled = self.kept.get(key)
+                if compiled is None:
+                    compiled = self._compile(inputs, needs, ctx)
+                    self.kept.add(key, compiled)
+        self._last = kind, compiled, key
         return compiled
-
-    def _add(self, key: tuple, inputs: Sequence[NDArray]) -> Compiled:
-        """Compile for a kind, and keep that."""
-        compiled = self._compiled[key] = self._compile(inputs, key[-3], key[-1])
-        mine = weakref.ref(self)  # no circle: a net dies without the garbage collector
-
-        def forget() -> None:
-            op = mine()
-            if op is not None:
-                op._forget(key)
-
-        self.kept.add(compiled, forget)
-        return compiled
-
-    def _forget(self, key: tuple) -> None:
-        """Drop what was not used for long."""
-        self._compiled.pop(key)
 
     def _compile(
         self, inputs: Sequence[NDArray], needs: tuple[bool | None, ...], ctx: Context
@@ -235,11 +223,7 @@ class CachedOp:
             )
         specs = {node: x._spec for node, x in zip(self.variables, inputs)}
         variables, outputs = infer_types(self.symbol._entries, specs, modes.training)
-        static = all(self.flag(self.flags, name) for name in ("static_alloc", "static_shape"))
-        return Compiled(
-            self.name, list(variables.values()), outputs, needs, ctx, self.kept.arenas(ctx),
-            static, self.mirrors, self.trace,
-        )  # fmt: skip
+        return Compiled(self, list(variables.values()), outputs, needs, ctx)
 
 
 class Compiled:
@@ -257,18 +241,15 @@ class Compiled:
     """
 
     def __init__(
-        self, name: str, variables: list[Node], outputs: list[Entry],
-        needs: tuple[bool | None, ...], ctx: Context, arenas: Arenas,
-        static: bool, mirrors: bool, trace: SymbolicTrace,
+        self, of: CachedOp, variables: list[Node], outputs: list[Entry],
+        needs: tuple[bool | None, ...], ctx: Context,
     ):  # fmt: skip
-        self.name = name
-        self.ctx = ctx
-        self.arenas = arenas
-        self.static = static
+        self.name, self.trace, self.ctx = of.name, of.trace, ctx
+        self.arenas = of.kept.arenas(ctx)
+        self.static = all(of.flag(of.flags, name) for name in ("static_alloc", "static_shape"))
         self.variables = variables
         self.training = modes.training
-        self.trace = trace
-        self.draws = trace.draws(modes.training)
+        self.draws = of.trace.draws(modes.training)
         self.typed = outputs
         outputs = pool_before_activation(outputs)
         self.wanted = [i for i, needed in enumerate(needs) if needed]
@@ -288,7 +269,7 @@ class Compiled:
             joint = simplify(outputs + [g for g in grads if g is not None])
             self.outputs = outputs = joint[: len(outputs)]
             found = recompute(outputs, joint[len(outputs) :])
-            if mirrors:
+            if of.mirrors:
                 found = mirror(outputs, found)
             needed = residuals(outputs, found)
             self.kept_variables, self.grads = cut_graph(found, needed)
@@ -297,11 +278,11 @@ class Compiled:
             self.kept_at = [(outputs + kept).index(entry) for entry in needed]
         else:
             self.outputs = outputs = simplify(outputs)
-        self.forward = Program(name, variables, outputs + kept, ctx, arenas)
+        self.forward = Program(of.name, variables, outputs + kept, ctx, self.arenas)
         self.changed = [i for i in self.forward.mutated if (variables[i], 0) in reads]
         self.unread = {*self.forward.mutated}.difference(self.changed)
         self.nbytes = TIMES_TEXT * len(self.forward.source)
-        self._calls = ProgramCall(self.forward, static)
+        self._calls = ProgramCall(self.forward, self.static)
 
     def __call__(self, inputs: Sequence[NDArray], out: Any) -> list[NDArray]:
         ctx = self.ctx
@@ -315,9 +296,9 @@ class Compiled:
             before = copies_of(inputs, self.changed, outs)
         results = self._calls(inputs, keys, outs)
         if not self.wanted:
-            if modes.unsaved is not None and modes.recording:
-                tape.record_unsaved(self.name, inputs, results, forward.mutated)
             return results
+        if modes.noting is not None:
+            modes.noting.note(inputs, forward.mutated)
         node = ProgramNode(self, before, results, keys)
         results = results[: len(self.outputs)]
         node.enter(results)
@@ -349,11 +330,15 @@ class Compiled:
 
 class Backward:
     """The program for some gradients, and which arrays it takes: inputs of the forward program,
-    what that kept, head gradients."""
+    what that kept, head gradients.
+
+    The gradients of the last layer are known first. So they are asked for first: then what each of
+    them is computed from does not have to wait for those of the layers before."""
 
     def __init__(self, of: Compiled, needs: tuple[bool, ...]):
-        self.positions = [i for i in of.reached if needs[i]]
-        grads = [g for i, g in zip(of.reached, of.grads) if needs[i]]
+        wanted = [(i, g) for i, g in zip(of.reached, of.grads) if needs[i]][::-1]
+        self.positions = [i for i, _ in wanted]
+        grads = [g for _, g in wanted]
         used = set(variables_of(grads))
         self.inputs = [i for i, v in enumerate(of.variables) if v in used]
         self.kept = [i for i, v in enumerate(of.kept_variables) if v in used]

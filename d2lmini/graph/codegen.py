@@ -48,9 +48,10 @@ from d2lmini.graph.emit_numpy import (
     product,
     write_group,
 )
+from d2lmini.graph.fusion import statements
 from d2lmini.graph.ir import Draw, Entry, Node, spec_of
 from d2lmini.graph.lower import Number, lower, steps_of
-from d2lmini.graph.plan import Buffer, Placement, lay_out
+from d2lmini.graph.plan import Buffer, Layout, Placement
 from d2lmini.graph.text import (
     WIDTH,
     assign_lines,
@@ -90,8 +91,8 @@ class Writer:
         self, name: str, inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = False
     ):
         outputs = lower(outputs, on_gpu)
-        self.layout = lay_out(inputs, outputs, on_gpu)
-        self.statements = self.layout.statements
+        self.statements = statements(outputs, on_gpu)
+        self.layout = Layout(inputs, outputs, self.statements)
         self.on_gpu = on_gpu
         self._gpu: Any = addons.find("emit_cuda") if on_gpu else None
         self.namespace: dict[str, Any] = dict(_COMMON)

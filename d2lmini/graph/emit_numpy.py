@@ -45,8 +45,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
@@ -366,8 +364,6 @@ def in_blocks(
     Its arguments: the blocks of `cut`, places for its part of each total, the arrays that are
     `whole` in every block, scratch memory. A total (ufunc, out) is put together at the end.
     """
-    if xp is not np:
-        rows_in_block = rows  # a GPU shares out its own work
     rows_in_block = _even(rows, rows_in_block)
     blocks = -(-rows // rows_in_block)
     n = max(min(PIECES, blocks), 1)
@@ -381,7 +377,7 @@ def in_blocks(
             here = along(axis, slice(begin, end))
             arrays = [x[here] for x in cut]
             arrays += [part[block, ...] for part in parts]
-            rooms = [_room(xp, k, axis, end - begin, *room) for k, room in enumerate(scratch)]
+            rooms = [_room(k, axis, end - begin, *room) for k, room in enumerate(scratch)]
             body(*arrays, *whole, *rooms)
             del rooms  # a thread lends its memory for the next block when no array uses it
 
@@ -405,10 +401,10 @@ def _even(rows: int, most: int) -> int:
     return min(even + -even % ALIGNED, most) if even > ALIGNED else even
 
 
-def _room(xp: Any, number: int, axis: int, rows: int, shape: Shape, dtype: Any) -> Any:
+def _room(number: int, axis: int, rows: int, shape: Shape, dtype: Any) -> Any:
     """Scratch memory for one block, a thread's own."""
     shape = (*shape[:axis], rows, *shape[axis:])
-    return memory.array(f"block{number}", shape, dtype) if xp is np else xp.empty(shape, dtype)
+    return memory.array(f"block{number}", shape, dtype)
 
 
 def place_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:

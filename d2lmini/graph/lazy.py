@@ -33,9 +33,9 @@ to the engine, and their writes are counted. What a chunk holds now is either it
 without an op: contents of memory. So is each step that was pushed. A step holds on to what it
 reads, and to nothing that it makes. So a result that no array can read takes its step with it.
 
-`Subgraph` is a number of steps that are pushed together. Its `key` says the ops, their attributes
-and which values they read, and no arrays. For a key one program is compiled; a loop that records
-the same thing again compiles nothing.
+`Subgraph` is a number of steps that are pushed together. Its `form` says the ops and which values
+they read, its `numbers` the attributes; neither says any arrays. For both one program is compiled;
+a loop that records the same thing again compiles nothing.
 
 `LazyTask` is a subgraph as one task of the engine. It runs as a program. Where that fails, or where
 some of what it reads is missing, the steps are taken one by one instead: each value that can be
@@ -81,8 +81,8 @@ from d2lmini.symbol.naming import NameManager, operator_hint
 #: So many steps may wait; then all of them are pushed.
 MOST_STEPS = 1000
 
-#: Programs kept; at more all are forgotten.
-MOST_PROGRAMS = 256
+#: Programs are kept for so many forms of subgraphs; at more all are forgotten.
+MOST_FORMS = 256
 
 #: So many programs are compiled that differ in attributes alone, such as a rate that is another in
 #: each step; after that the steps are taken one by one, for compiling takes longer.
@@ -162,11 +162,11 @@ class Subgraph:
     steps     each step with what it reads, inputs before those who use them
     operands  the memory that they read
     form      the ops, and which values each of them reads
-    key       equal for what one program can do: the form and the attributes
+    numbers   the attributes: what has the same form and the same numbers, one program can do
     keys      the random keys, as `Draw` counts them
     """
 
-    __slots__ = ("form", "key", "keys", "operands", "outputs", "steps")
+    __slots__ = ("form", "keys", "numbers", "operands", "outputs", "steps")
 
     def __init__(self, outputs: Sequence[tuple[Step, int]]):
         self.outputs = outputs
@@ -192,7 +192,7 @@ class Subgraph:
             texts.append(text_of(step.attrs))
         self.operands: list[Operand] = [place for place in places if not isinstance(place, Step)]
         self.form = (*form, *[(places[step], i) for step, i in outputs])
-        self.key = (*self.form, *texts)
+        self.numbers = tuple(texts)
         self.keys = [step.attrs["rng"] for step, _ in self.steps if step.attrs.get("rng")]
 
     def graph(self) -> tuple[list[Node], list[Entry]]:
@@ -332,8 +332,7 @@ class Recorder:
         self.memory: WeakValueDictionary[tuple, Step] = WeakValueDictionary()
         self.live: WeakSet[Step] = WeakSet()
         self.scopes: set[Any] = set()
-        self._programs: dict[tuple, Program] = {}
-        self._forms: dict[tuple, list[Program]] = {}
+        self._programs: dict[tuple, dict[tuple, Program]] = {}  # by form, then by numbers
         # By device: bytes of memory that steps read, since they were last added up.
         self._fresh_nbytes: dict[Pool, int] = {}
         self._listener = _AllEventsListener()
@@ -580,22 +579,20 @@ class Recorder:
         return task, targets, len(places) > 1
 
     def _program(self, subgraph: Subgraph, last: Step) -> tuple[Program, bool]:
-        """The program for a subgraph, which is found by its key if it was compiled before. Or one
-        for other numbers, and True: the steps are to be taken one by one."""
+        """The program for a subgraph, which is found if it was compiled before. Or one for other
+        numbers, and True: the steps are to be taken one by one."""
         scope, place = last.scope, last.place
-        pool = pool_of(place)  # a later device of that name has another
-        key, form = (*subgraph.key, pool), (*subgraph.form, pool)
-        known = self._programs.get(key)
+        form = (*subgraph.form, pool_of(place))  # a later device of that name has another
+        alike = self._programs.setdefault(form, {})
+        known = alike.get(subgraph.numbers)
         if known is None:
-            alike = self._forms.setdefault(form, [])
             if len(alike) >= MOST_NUMBERS:
-                return alike[0], True
-            if len(self._programs) >= MOST_PROGRAMS:
-                self._programs.clear()
-                self._forms = {form: alike}
+                return next(iter(alike.values())), True
+            if len(self._programs) > MOST_FORMS:
+                self._programs = {form: alike}
             variables, outputs = subgraph.graph()
-            known = self._programs[key] = Program("lazy", variables, simplify(outputs), place)
-            alike.append(known)
+            known = Program("lazy", variables, simplify(outputs), place)
+            alike[subgraph.numbers] = known
             scope.compiled += 1
         scope._programs[known] = None
         return known, False

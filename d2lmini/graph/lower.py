@@ -70,7 +70,7 @@ the program calls their `compute`. The values of the steps equal those of `compu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -78,7 +78,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, transform, with_order
-from d2lmini.graph.passes import SPREADS, call, calls, in_shape, reshape, shape_before, simplify
+from d2lmini.graph.passes import SPREADS, call, calls, in_shape, map_before, shape_before, simplify
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops import scalar_cache
 from d2lmini.ops.composed import Composed, FormulaValue, results_of
@@ -281,13 +281,8 @@ def _lower_pick(node: Node, inputs: Inputs) -> Entry | None:
 def _reshape_last(node: Node, inputs: Inputs) -> Entry | None:
     """An elementwise op on a value that was computed and then reshaped, done before the reshape."""
     view = calls(inputs[0], ("reshape",)) if len(inputs) == 1 else None
-    op = node.op
-    if op is None or view is None or view.sources[0][0].op is None:
-        return None
-    if not op.elementwise or op.mutates or op.injects or "shape" in op.attr_names:
-        return None
-    value = call(op, view.sources, node, **node.attrs)
-    return reshape(value, spec_of((node, 0)).shape, node)
+    is_computed = view is not None and view.sources[0][0].op is not None
+    return map_before(node, inputs, ("reshape",)) if is_computed else None
 
 
 def _is_broadcast(entry: Entry) -> bool:
@@ -336,58 +331,65 @@ def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]
     """The outputs of the formula of a node. The new nodes have its line and its labels, and names
     that begin with its own or with `prefix`. Of a node without specs they are what the formula
     gives."""
-    prefix = f"{node.name}_" if prefix is None else prefix
     op = node.op
     assert isinstance(op, Composed)
-    names: dict[str, int] = {}
-    given = [None if e is None else Written(e, names) for e in inputs]
+    call_of = call_maker(f"{node.name}_" if prefix is None else prefix, node, {})
+    given = [None if e is None else Written(e, call_of) for e in inputs]
     if needs_copies(op, [*[spec_of(e) for e in inputs if e is not None], *(node.specs or ())]):
         given = [
             x if x is None else x.astype(widened(op, x._spec.dtype), copy=False) for x in given
         ]
-    found = results_of(op, given, node.attrs)
-    values = found
+    values = results_of(op, given, node.attrs)
     if node.specs is not None:
-        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(found, node.specs)]
-    known = {e[0] for e in inputs if e is not None}
-    stack = [y.entry[0] for y in values]
-    last = stack[0] if len(values) == 1 and stack[0] not in known else None
-    while stack:
-        new = stack.pop()
-        if new not in known:
-            known.add(new)
-            new.site, new.labels = node.site, node.labels
-            new.name = prefix + new.name.lstrip("_")
-            stack.extend(e[0] for e in new.sources)
-    if last is not None:
+        values = [y.astype(spec.dtype, copy=False) for y, spec in zip(values, node.specs)]
+    last = values[0].entry[0]
+    if len(values) == 1 and last not in [e[0] for e in inputs if e is not None]:
         last.name = node.name
     return [y.entry for y in values]
 
 
+#: Makes the node of a call of an op on these entries with these attributes.
+CallMaker = Callable[[Op, Inputs, dict[str, Any]], Node]
+
+
+def call_maker(prefix: str, like: Node, counts: dict[str, int]) -> CallMaker:
+    """A function that makes nodes with the line and the labels of `like`, and with names that begin
+    with `prefix` and are counted, by kind, in `counts`."""
+
+    def call_of(op: Op, entries: Inputs, attrs: dict[str, Any]) -> Node:
+        specs = as_specs(infer(op, [spec_of(e) for e in entries if e is not None], attrs))
+        if "training" in op.injects:
+            attrs = {"training": modes.training, **attrs}
+        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_")
+        return Node(op, name, entries, attrs, tuple(specs), like.labels, like.site)
+
+    return call_of
+
+
 class Written(FormulaValue):
-    """A value of the graph of a formula. `names` counts the names of the graph's nodes by kind."""
+    """A value of the graph of a formula, or of gradients."""
 
-    __slots__ = ("entry", "names")
+    __slots__ = ("call_of", "entry")
 
-    def __init__(self, entry: Entry, names: dict[str, int]):
+    context: Any = None  # that of the graph, which lies on one device
+
+    def __init__(self, entry: Entry, call_of: CallMaker):
         self.entry = entry
-        self.names = names
+        self.call_of = call_of
 
     @property
     def _spec(self) -> Spec:  # type: ignore[override]
         return spec_of(self.entry)
+
+    def as_in_context(self, ctx: Any) -> Written:
+        return self
 
     def __neg__(self) -> Any:
         return self * -1.0  # type: ignore[operator]  # as a Symbol
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        names = inputs[0].names
-        entries = tuple([None if x is None else x.entry for x in inputs])
-        given = [spec_of(e) for e in entries if e is not None]
-        specs = tuple(as_specs(infer(op, given, attrs)))
-        if "training" in op.injects:
-            attrs = {"training": modes.training, **attrs}
-        node = Node(op, next_name(names, operator_hint(op.name)), entries, attrs, specs)
-        found = [Written((node, i), names) for i in range(node.n_outputs)]
+        call_of = inputs[0].call_of
+        node = call_of(op, tuple([None if x is None else x.entry for x in inputs]), attrs)
+        found = [Written((node, i), call_of) for i in range(node.n_outputs)]
         return found[0] if len(found) == 1 else found

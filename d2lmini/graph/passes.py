@@ -32,6 +32,80 @@ _div0 = elemwise_div(_mulscalar0, _plus0)   # (2, 3) float32
 y = relu(_div0)                             # (2, 3) float32
 return y
 
+A pass says what it promises: results equal to the bit, or to a rounding. Three passes consist of
+rules. With `D2LMINI_VERIFY=1` in the environment `verify` (`typed.py`) looks at the result of each
+pass. docs/add-a-pass.md is a guide.
+
+**The walk** that all passes share goes node by node; each is kept or replaced by other values. A
+pass says what becomes of one node whose inputs have been dealt with; `rewritten` does the rest.
+
+>>> before = graph_of(sym.exp(sym.identity(sym.var("x")), name="y"), x=(3,))
+>>> no_copies = lambda node: node.inputs[0] if node.op.name == "_copy" else None
+>>> print(listing(rewritten(before, no_copies)))
+x                                           # (3,) float32
+y = exp(x)                                  # (3,) float32
+return y
+
+What no output needs any more is gone by itself: a graph is what its outputs reach. Only a node that
+changes a variable is wanted for more than its outputs. Therefore
+
+- a node that reads or changes such a variable is never replaced: it runs, and at its own place;
+- a rewriting that would lose such a node, or run two of them in another order, is not done.
+
+**Identities** (`remove_identities`) give back what they got: copies, casts to the same dtype, `x *
+1`, dropout in predict mode, a choice that is known. In a net they come from code that is written
+for all cases; a compiled graph knows its case.
+
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = sym.exp(sym.Dropout(x.copy() * 1, p=0.5), name="y")
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(remove_identities(before)))
+x                                           # (3,) float32
+y = exp(x)                                  # (3,) float32
+return y
+
+The results are equal to the bit. So `x + 0` stays, unless x is of integers: for x = -0.0 it is 0.0,
+which 1 / x tells apart. An output may become an input by this: what a Program returns is a copy
+then.
+
+**The same by simpler means** (`canonicalize`): `x + ones` is `x + 1`, `x * x` a square, equal
+shapes no broadcast.
+
+>>> with sym.NameManager():
+...     y = sym.Activation(x, act_type="relu") + sym.ones((3,))
+...     y = sym.broadcast_mul(y, x, name="y")
+>>> before = graph_of(y, x=(3,))
+>>> print(listing(canonicalize(before)))
+x                                           # (3,) float32
+activation0 = relu(x)                       # (3,) float32
+_plus0 = _plus_scalar(activation0, scalar=1.0)  # (3,) float32
+y = elemwise_mul(_plus0, x)                 # (3,) float32
+return y
+
+A number is not read from memory, and two spellings of one call become one for `cse`. The results
+are equal to the bit.
+
+**Views of views**: many steps that only name or order the axes anew become one, or none.
+
+>>> x = sym.var("x")
+>>> with sym.NameManager():
+...     y = x.expand_dims(axis=0).reshape((0, 2, -1)).flatten()
+...     z = x.transpose(axes=(1, 0, 2)).swapaxes(dim1=0, dim2=1)
+...     y = sym.Group([y, z])
+>>> before = graph_of(y, x=(2, 3, 4))
+>>> print(listing(views(before)))
+x                                           # (2, 3, 4) float32
+flatten0 = reshape(x, shape=(1, 24))        # (1, 24) float32
+return flatten0, x
+
+Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
+axes of size 1 only, a spread to as many elements.
+
+What is spread out is spread out last: the exponential of a number is computed once.
+
+The results are equal to the bit.
+
 **Constant folding**: what does not depend on any variable is computed once, by the compiler.
 
 >>> x = sym.var("x")
@@ -82,86 +156,6 @@ common, so there the order stays. Values differ by a rounding at most, where the
 computed falls by one. A nan makes the gradients of its whole window nan, not its own alone.
 
 This is done before gradients are taken: they need what was pooled, and then it is too late.
-
-A pass says what it promises: results equal to the bit, or to a rounding. Three passes consist of
-rules. With `D2LMINI_VERIFY=1` in the environment `verify` (`typed.py`) looks at the result of each
-pass. docs/add-a-pass.md is a guide.
-
-**The walk** that all passes share goes node by node; each is kept or replaced by other values. A
-pass says what becomes of one node whose inputs have been dealt with; `rewritten` does the rest.
-
->>> from d2lmini import sym
->>> from d2lmini.graph.typed import graph_of, listing
->>> before = graph_of(sym.exp(sym.identity(sym.var("x")), name="y"), x=(3,))
->>> no_copies = lambda node: node.inputs[0] if node.op.name == "_copy" else None
->>> print(listing(rewritten(before, no_copies)))
-x                                           # (3,) float32
-y = exp(x)                                  # (3,) float32
-return y
-
-What no output needs any more is gone by itself: a graph is what its outputs reach. Only a node that
-changes a variable is wanted for more than its outputs. Therefore
-
-- a node that reads or changes such a variable is never replaced: it runs, and at its own place;
-- a rewriting that would lose such a node, or run two of them in another order, is not done.
-
-**Identities** (`remove_identities`) give back what they got: copies, casts to the same dtype, `x *
-1`, dropout in predict mode, a choice that is known. In a net they come from code that is written
-for all cases; a compiled graph knows its case.
-
->>> from d2lmini import sym
->>> from d2lmini.graph.typed import graph_of, listing
->>> x = sym.var("x")
->>> with sym.NameManager():
-...     y = sym.exp(sym.Dropout(x.copy() * 1, p=0.5), name="y")
->>> before = graph_of(y, x=(3,))
->>> print(listing(remove_identities(before)))
-x                                           # (3,) float32
-y = exp(x)                                  # (3,) float32
-return y
-
-The results are equal to the bit. So `x + 0` stays, unless x is of integers: for x = -0.0 it is 0.0,
-which 1 / x tells apart. An output may become an input by this: what a Program returns is a copy
-then.
-
-**The same by simpler means** (`canonicalize`): `x + ones` is `x + 1`, `x * x` a square, equal
-shapes no broadcast.
-
->>> with sym.NameManager():
-...     y = sym.Activation(x, act_type="relu") + sym.ones((3,))
-...     y = sym.broadcast_mul(y, x, name="y")
->>> before = graph_of(y, x=(3,))
->>> print(listing(canonicalize(before)))
-x                                           # (3,) float32
-activation0 = relu(x)                       # (3,) float32
-_plus0 = _plus_scalar(activation0, scalar=1.0)  # (3,) float32
-y = elemwise_mul(_plus0, x)                 # (3,) float32
-return y
-
-A number is not read from memory, and two spellings of one call become one for `cse`. The results
-are equal to the bit.
-
-**Views of views**: many steps that only name or order the axes anew become one, or none.
-
->>> from d2lmini import sym
->>> from d2lmini.graph.typed import graph_of, listing
->>> x = sym.var("x")
->>> with sym.NameManager():
-...     y = x.expand_dims(axis=0).reshape((0, 2, -1)).flatten()
-...     z = x.transpose(axes=(1, 0, 2)).swapaxes(dim1=0, dim2=1)
-...     y = sym.Group([y, z])
->>> before = graph_of(y, x=(2, 3, 4))
->>> print(listing(views(before)))
-x                                           # (2, 3, 4) float32
-flatten0 = reshape(x, shape=(1, 24))        # (1, 24) float32
-return flatten0, x
-
-Whatever keeps all elements in their order counts as a reshape: a squeeze, a transpose that moves
-axes of size 1 only, a spread to as many elements.
-
-What is spread out is spread out last: the exponential of a number is computed once.
-
-The results are equal to the bit.
 """
 
 from __future__ import annotations
@@ -445,23 +439,22 @@ PERHAPS = ("_sum_to", *SPREADS)
 
 class _Views(Rules):
     def of(self, node: Node) -> Replacement:
-        return super().of(node) or _spread_last(node)
+        return super().of(node) or map_before(node, node.inputs, SPREADS)
 
 
 views = _Views("views", "Chains of reshapes, and of transposes, as one.")
 
 
-def _spread_last(node: Node) -> Replacement:
-    """An elementwise op on what is spread out, done before."""
-    op, inputs = node.op, node.inputs
-    spread = calls(inputs[0], SPREADS) if len(inputs) == 1 else None
-    if spread is None or not op.elementwise or "shape" in op.attr_names:
+def map_before(node: Node, inputs: Inputs, names: Sequence[str]) -> Entry | None:
+    """An elementwise op on the result of one of these ops, done before that op; None for others."""
+    op, view = node.op, calls(inputs[0], names) if len(inputs) == 1 else None
+    if view is None or not op.elementwise or "shape" in op.attr_names:
         return None
     if op.mutates or op.injects or len(node.outputs) > 1:
         return None
-    source, *others = spread.inputs
+    source, *others = view.inputs
     value = call(op, (source,), node, **node.attrs)
-    return call(spread.op, (value, *others), node, **spread.attrs)  # type: ignore[arg-type]
+    return call(view.op, (value, *others), node, **view.attrs)  # type: ignore[arg-type]
 
 
 def is_reshape(node: Node) -> bool:

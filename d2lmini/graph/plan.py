@@ -51,17 +51,17 @@ block by block.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from d2lmini.context import Context
 from d2lmini.device import storage
 from d2lmini.device.storage import SMALL, Chunk, pool_of
-from d2lmini.graph.fusion import MIRRORED, Statement, statements
+from d2lmini.graph.fusion import Statement
 from d2lmini.graph.ir import CONSTANT, Entry, Node, mutated_by, spec_of
 from d2lmini.graph.lower import may_overwrite, steps_of
 from d2lmini.graph.text import try_view, view_text
@@ -149,7 +149,7 @@ Run = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], list[Any]]
 class Arena:
     """Memory of so many bytes, and the functions of programs that work there."""
 
-    __slots__ = ("__weakref__", "_block", "_functions", "nbytes")
+    __slots__ = ("_block", "_functions", "nbytes")
 
     def __init__(self, ctx: Context, nbytes: int):
         self.nbytes = nbytes
@@ -159,27 +159,19 @@ class Arena:
             memory.allocate((memory.nbytes,), np.dtype(np.uint8))
             self.nbytes = memory.nbytes
             self._block = memory.lease()
-        # By the program's id, as long as that lives: a function and who notices its end.
-        self._functions: dict[int, tuple[Run, weakref.ref]] = {}
+        self._functions: WeakKeyDictionary[Program, Run] = WeakKeyDictionary()
 
     def function(self, program: Program) -> Run:
         """That of `program`, bound to this arena: one call at a time may run in it."""
-        found = self._functions.get(id(program))
-        if found is None:
+        run = self._functions.get(program)
+        if run is None:
             run = program.bind(None if self._block is None else self._array)
             if storage.checker is not None and isinstance(self._block, np.ndarray):
                 lease: Any = self._block.base
                 root = lease.chunk.block.base
                 run = storage.checker.guard(run, getattr(program, "name", "a program"), root)
-            key, mine = id(program), weakref.ref(self)
-
-            def forget(_gone: weakref.ref) -> None:
-                arena = mine()
-                if arena is not None:
-                    arena._functions.pop(key, None)
-
-            found = self._functions[key] = run, weakref.ref(program, forget)
-        return found[0]
+            self._functions[program] = run
+        return run
 
     def _array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         block = self._block
@@ -449,25 +441,6 @@ class Layout:
             else:
                 copied.append((entry, number))
         return copied
-
-
-def lay_out(inputs: Sequence[Node], outputs: Sequence[Entry], on_gpu: bool = False) -> Layout:
-    """The layout with the smaller arena: what comes last may just as well be computed first.
-
-    Gradients of weights are asked for from the first layer to the last, and become known from the
-    last to the first: in that order what each of them needs does not have to wait for the others.
-    More statements count only where values are computed again, which is done for memory.
-    """
-    layout = Layout(inputs, outputs, statements(outputs, on_gpu))
-    if layout.mutated or len(outputs) == 1:
-        return layout  # who reads before a change must go on doing so
-    if layout.plan.nbytes <= SMALL:
-        return layout  # no arena takes less
-    other = Layout(inputs, outputs, statements(outputs[::-1], on_gpu))
-    better = other.plan.nbytes < layout.plan.nbytes
-    mirrored = any(MIRRORED in node.labels for s in layout.statements for node in s.nodes)
-    fewer = len(other.statements) <= len(layout.statements)
-    return other if better and (fewer or mirrored) else layout
 
 
 # -- what a statement takes ------------------------------------------------------------------------

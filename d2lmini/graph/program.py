@@ -187,21 +187,11 @@ class ProgramTask(Task):
         self, program: Program, inputs: list[Operand], outputs: list[Operand], ctx: Context,
         keys: Sequence[Any],
     ):  # fmt: skip
-        # Sets the fields of Task without Task.__init__, to save a call in every small program.
-        self.name = program.name
-        self.ctx = ctx
-        self.priority = 0
-        self.predicted_us = program.predicted_us
-        self.site = None
-        self.cancelled = None
-        self.waits = 0
         reads = [operand[0] for operand in inputs]
         # An output that is a part of a chunk changes the chunk in place, so the chunk is also read.
         reads += [c for c, offset, spec in outputs if offset is not None or spec.nbytes < c.nbytes]
-        self.reads = tuple(reads)
-        self.writes = tuple(
-            [operand[0] for operand in outputs] + [inputs[i][0] for i in program.mutated]
-        )
+        writes = [operand[0] for operand in outputs] + [inputs[i][0] for i in program.mutated]
+        super().__init__(program.name, tuple(reads), tuple(writes), ctx, 0, program.predicted_us)
         self.program = program
         self.inputs = inputs
         self.outputs = outputs
@@ -215,13 +205,8 @@ class ProgramTask(Task):
     def callee(self) -> Program:
         return self.program
 
-    @property
-    def cost(self) -> Any:
-        """Predicted FLOPs and bytes."""
-        return self.program.cost
-
     def footprint(self) -> Any:
-        cost = self.cost
+        cost = self.program.cost
         return lambda: cost
 
     def run(self) -> None:

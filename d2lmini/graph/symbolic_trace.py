@@ -33,7 +33,7 @@ from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, modes
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced, tracer
+from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
 _DRAWN = (
     "random numbers that are drawn while a net is traced would be the same in every call of the "
@@ -60,14 +60,6 @@ class FallbackToEager(MXNetError):
         self.site = site
 
 
-class _ThreadState(threading.local):
-    """Per thread: the trace that is being made; None outside."""
-
-    trace: SymbolicTrace | None = None
-
-
-thread_state = _ThreadState()
-
 _making = threading.RLock()
 signals.locks.append(_making)
 if hasattr(os, "register_at_fork"):
@@ -87,6 +79,7 @@ class SymbolicTrace:
     """One run of a function on Symbols, and what it left.
 
     inputs    a variable for each input, None for an input that is None
+    ctx       where the arrays of the calls will be, if it is known
     uses      what else fills a variable: a parameter (anything with `data(ctx)`) or an array
     symbol    the outputs, each once, as one Symbol
     outputs   number in `symbol` of each value the function returned, flat; (value,) for what is no
@@ -109,6 +102,7 @@ class SymbolicTrace:
         ]
         self.shaped = shaped or is_np
         self.is_np = is_np
+        self.ctx: Context | None = None
         self.uses: dict[Node, Any] = {}
         self.symbol = Symbol(())
         self.outputs: list[int | tuple[Any]] = []
@@ -143,10 +137,8 @@ class SymbolicTrace:
         """
         flat = [None if node is None else self.kind(((node, 0),)) for node in self.inputs]
         args = flat if regroup is None else regroup(flat)
-        before, capture, context = thread_state.trace, tracer.capture, tracer.context
-        thread_state.trace, tracer.capture, tracer.context = self, self._capture, ctx
-        modes.tracing = self
-        self._owned = owned
+        before, modes.tracing = modes.tracing, self
+        self.ctx, self._owned = ctx, owned
         limit = sys.getrecursionlimit()
         try:
             # A call of a Block takes more frames here than eagerly, where nets may be as deep.
@@ -164,7 +156,6 @@ class SymbolicTrace:
             raise
         finally:
             sys.setrecursionlimit(limit)
-            thread_state.trace, tracer.capture, tracer.context = before, capture, context
             modes.tracing = before
             self._owned, self._owners = tuple, None
 
@@ -191,10 +182,6 @@ class SymbolicTrace:
         """Whether each of these calls draws in this mode; () if none does."""
         draws = [op.draws(**{**attrs, "training": training}) for op, attrs in self.drawn]
         return draws if any(draws) else ()
-
-    def draw_early(self, ctx: Context | None) -> None:
-        """Take the keys of the calls so far, as an eager run would have by now."""
-        self.early = self.keys(self.draws(modes.training), ctx)
 
     def keys(self, draws: Sequence[bool], ctx: Context | None) -> list[Any]:
         """The keys for a call of the graph, None where nothing is drawn."""
@@ -224,7 +211,7 @@ class SymbolicTrace:
                 for entry in value._entries:
                     self.outputs.append(found.setdefault(entry, len(found)))
             elif isinstance(value, NDArray):
-                entry = self._capture(value)
+                entry = self.capture(value)
                 self.outputs.append(found.setdefault(entry, len(found)))
             else:
                 self.outputs.append((value,))
@@ -235,38 +222,36 @@ class SymbolicTrace:
 
     def parameter(self, parameter: Any, spec: Spec, labels: Mapping[str, str]) -> Symbol:
         """The variable that stands for a parameter here."""
-        node = self._variables.get(id(parameter))
+        return self.kind((self._variable(parameter, parameter.name, spec, labels=labels),))
+
+    def _variable(self, use: Any, name: str, spec: Spec, **how: Any) -> Entry:
+        """The variable that a parameter or an array fills."""
+        node = self._variables.get(id(use))
         if node is None:
-            node = Node(None, parameter.name, specs=(spec,), labels=labels)
-            self._variables[id(parameter)] = node
-            self.uses[node] = parameter
-        return self.kind(((node, 0),))
+            node = self._variables[id(use)] = Node(None, name, specs=(spec,), **how)
+            self.uses[node] = use
+        return node, 0
 
     def stands_for(self, array: Any) -> Symbol:
         """The Symbol of an array that the function got from elsewhere."""
-        return self.kind((self._capture(array),))
+        return self.kind((self.capture(array),))
 
     def with_shape(self, value: Any) -> Any:
         """A Symbol or array of this trace as a value with a shape."""
         if isinstance(value, NDArray):
-            value = Symbol((self._capture(value),))
+            value = Symbol((self.capture(value),))
         kind = self.kind if self.is_np else Traced
         return kind(value._entries) if isinstance(value, Symbol) else value
 
-    def _capture(self, array: Any) -> Entry:
+    def capture(self, array: Any) -> Entry:
         """What stands for an array that the function got from elsewhere."""
         if self._owners is None:
             self._owners = {id(a): p for p in self._owned() for a in p._data or ()}
         owner = self._owners.get(id(array))
         if owner is not None:
             return owner.var()._entry
-        node = self._variables.get(id(array))
-        if node is None:
-            number = sum(isinstance(use, NDArray) for use in self.uses.values())
-            node = Node(None, f"array{number}", specs=(array._spec,), site=callsite.find())
-            self._variables[id(array)] = node
-            self.uses[node] = array
-        return node, 0
+        number = sum(isinstance(use, NDArray) for use in self.uses.values())
+        return self._variable(array, f"array{number}", array._spec, site=callsite.find())
 
 
 def input_names(n: int) -> list[str]:
@@ -278,19 +263,17 @@ def input_names(n: int) -> list[str]:
 def outside(undo: Undo) -> None:
     """A scope in which nothing is traced."""
     swap(undo, modes, "tracing", None)
-    swap(undo, tracer, "capture", None)
-    swap(undo, thread_state, "trace", None)
     swap(undo, random_state._thread_state, "part", None)
 
 
 @contextmanager
 def initializing() -> Iterator[None]:
     """A scope for initial values that are made while a net is traced: they are drawn once, outside
-    of the trace, with the keys that an eager run gives them."""
-    trace, ctx = thread_state.trace, tracer.context
+    of the trace, with the keys of an eager run. What the trace drew before draws its keys first."""
+    trace = modes.tracing
     with one_at_a_time(), outside():
         if trace is not None:
-            trace.draw_early(ctx)
+            trace.early = trace.keys(trace.draws(modes.training), trace.ctx)
         yield
 
 

@@ -71,8 +71,8 @@ class Modes(threading.local):
     tracing: the trace that this thread makes (`graph.symbolic_trace`), else None. The trace must
     hear of anything that a graph cannot hold (`refuse`) and of reads of the mode
     (`depends_on_mode`).
-    unsaved: in the first run of a checkpointed function its `checkpoint.Run`, else None: the tape
-    keeps no values. repeats: in a later run True: moving statistics do not change again.
+    noting: in the first run of a checkpointed function its `checkpoint.Run`, which notes what is
+    read, else None. repeats: in a later run True: moving statistics do not change again.
     casting: mixed precision (`contrib.amp`), else None: (op, inputs, attributes) -> the inputs with
     casts. `contrib.amp` sets the attribute of the class, for all threads.
     """
@@ -80,7 +80,7 @@ class Modes(threading.local):
     recording = False
     training = False
     tracing: Any = None
-    unsaved: Any = None
+    noting: Any = None
     repeats = False
     casting: Callable[[Op, tuple, dict[str, Any]], tuple] | None = None
 

@@ -209,8 +209,11 @@ def part_of(key: Key, number: int) -> AbstractContextManager[None]:
 def noting() -> Iterator[list[Key]]:
     """A scope that appends each key that this thread draws to the list it gives."""
     keys: list[Key] = []
+    outer = _thread_state.noted
     with _use("noted", keys):
         yield keys
+    if outer is not None:
+        outer += keys
 
 
 def repeating(keys: list[Key]) -> AbstractContextManager[None]:

@@ -36,12 +36,12 @@ from d2lmini.base.dtypes import flag_of
 from d2lmini.graph.ir import Node
 from d2lmini.ndarray import functions as nd
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Op, as_dtype, registry
+from d2lmini.ops.core import Op, as_dtype, modes, registry
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.fluent import FUNCTIONS, METHODS, NUMBERS
 from d2lmini.ops.signature import name_function, named
 from d2lmini.symbol.naming import HIDDEN, AttrScope, NameManager, is_label, labels_of, text_of
-from d2lmini.symbol.symbol import Symbol, apply_op, tracer
+from d2lmini.symbol.symbol import Symbol, apply_op
 
 Function = Callable[..., Any]
 
@@ -99,7 +99,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
     name = NameManager.current.get(name, hint or op.name.lower())
-    in_trace = tracer.capture is not None
+    in_trace = modes.tracing is not None
     if not op.symbolic and not in_trace:
         raise MXNetError(
             f"{op.name}: MXNet makes no Symbol of this update; call nd.{op.name} on arrays"
@@ -217,7 +217,7 @@ def _drawing(name: str) -> Function:
         words = {**dict(zip(op.attr_names, args)), **kwargs}
         words.pop("ctx", None)
         if words.get("shape") is None:
-            words["shape"] = () if tracer.capture is None else 1
+            words["shape"] = () if modes.tracing is None else 1
         return compose(op, (), words)
 
     return name_function(function, op, "d2lmini.symbol", f"random.{name}")

@@ -39,7 +39,6 @@ only where arrays are: in a compiled `forward`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -322,8 +321,8 @@ def apply_op(
                 kind = type(x)
             # A variadic op takes each member of a group as an input.
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
-        elif tracer.capture is not None and isinstance(x, Value):
-            entries.append(tracer.capture(x))
+        elif modes.tracing is not None and isinstance(x, Value):
+            entries.append(modes.tracing.capture(x))
         else:
             raise TypeError(
                 f"{op.name}: expected Symbols, got {type(x).__name__}; make a variable with "
@@ -339,17 +338,6 @@ def apply_op(
     labels = labels_of(AttrScope.current.get(labels))
     node = Node(op, name, tuple(entries), attrs, specs, labels, callsite.find(), given or {})
     return kind(tuple((node, i) for i in range(node.n_outputs)))
-
-
-class _Tracer(threading.local):
-    """Per thread: the function that captures an array in the graph being traced, and the context of
-    the arrays; None outside a trace."""
-
-    capture: Callable[[Any], Entry] | None = None
-    context: Context | None = None  # the context of the traced arrays
-
-
-tracer = _Tracer()
 
 
 def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
@@ -393,7 +381,7 @@ class Traced(Typed, Symbol):
     @property
     def context(self) -> Context:
         """The device that the graph is traced for."""
-        return tracer.context or current_context()
+        return (modes.tracing and modes.tracing.ctx) or current_context()
 
     ctx = context
 

@@ -83,12 +83,10 @@ def image_sets() -> dict:
         "bare ndarray, one axis": gdata.SimpleDataset(nd.arange(12)),
         "float64": gdata.ArrayDataset(X / 3),
         "nested": gdata.ArrayDataset(gdata.ArrayDataset(X, y), y),
-        "some": pairs.filter(lambda pair: pair[1] > 3),
         "transformed": pairs.transform_first(prepare),
         "transformed, bare": gdata.SimpleDataset(nd.array(X, dtype="uint8")).transform_first(
             prepare
         ),
-        "some transformed": pairs.transform_first(prepare).shard(2, 1),
     }
 
 

@@ -136,6 +136,5 @@ def test_download_that_cannot_be(server, tmp_path):
         utils.download(f"{server.url}/f.txt", target, sha1_hash="aa", retries=1)
     with pytest.raises(ConnectionError, match=r"cannot fetch .*put the file at .*there\.txt"):
         utils.download("http://127.0.0.1:9/x", target, retries=0)
-    with pytest.warns(UserWarning, match="Unverified HTTPS"):
-        utils.download(f"{server.url}/f.txt", target, verify_ssl=False)
+    utils.download(f"{server.url}/f.txt", target)
     assert utils.check_sha1(target, HASH)

@@ -15,6 +15,7 @@ import pytest
 import d2lmini
 from d2lmini import MXNetError, autograd, cpu, engine, nd, storage, sym
 from d2lmini.graph.cached_op import CachedOp
+from d2lmini.ops.core import registry
 
 x, w = sym.var("x"), sym.var("w")
 
@@ -110,6 +111,14 @@ def test_the_tape_is_freed_with_the_outputs():
             assert storage.stats(cpu()).live == before
     finally:
         gc.enable()
+
+
+def test_a_copy_between_devices_in_a_graph():
+    """MXNet's files have them; a graph lies on one device."""
+    (a,) = leaves("write")
+    y = recorded(CachedOp(registry["_copyto"](x, dtype="float32") * x), a)
+    y.backward()
+    np.testing.assert_array_equal(a.grad.asnumpy(), (2 * a).asnumpy())
 
 
 def test_an_error_in_backward_is_raised_at_the_wait():

@@ -34,7 +34,6 @@ from d2lmini.ops import random_state
 from d2lmini.ops.core import Modes, modes
 from d2lmini.profiler import waits
 from d2lmini.symbol import AttrScope, naming
-from d2lmini.symbol.symbol import tracer
 
 FILES = tuple(map(str, PACKAGE.rglob("*.py")))
 
@@ -135,7 +134,7 @@ def state() -> dict[str, object]:
     """What scopes change."""
     return {
         "context": mx.current_context(),
-        "switches": (modes.recording, modes.training, modes.tracing, tracer.capture),
+        "switches": (modes.recording, modes.training, modes.tracing),
         "amp": (Modes.casting, mx.nd.NDArray._apply, casts.current()),
         "names": (naming.NameManager.current, AttrScope.current, AttrScope.current._attr),
         "blocks": block_module._thread_state.scope,
@@ -146,7 +145,6 @@ def state() -> dict[str, object]:
         },
         "random": vars(random_state._thread_state).copy(),
         "numbers": random_state._state.numbers.copy(),
-        "trace": symbolic_trace.thread_state.trace,
         "listeners": (instrument.listeners, instrument.apart, instrument.before_wait),
         "lazy": (lazy.thread_state.scope, lazy.recorder.scopes.copy()),
         "lint": waits._current,

@@ -18,6 +18,7 @@ from d2lmini import gluon, nd, sym
 from d2lmini.base import MXNetError
 from d2lmini.draw.layers import GAP, place
 from d2lmini.graph.ir import Node
+from d2lmini.graph.symbolic_trace import SymbolicTrace
 from d2lmini.ops.core import registry
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import NameManager, NotImplementedForSymbol, Prefix, Traced
@@ -169,20 +170,9 @@ KEYS = [
 def test_traced_values_are_indexed_as_arrays_are(key):
     """The shape is known at once; the values are those of the array."""
     x = traced(X.shape)
-    constants = {}
-
-    def capture(array):
-        node = Node(None, f"constant{len(constants)}", specs=(array._spec,))
-        constants[node.name] = array.asnumpy()
-        return node, 0
-
-    from d2lmini.symbol.symbol import tracer
-
-    tracer.capture = capture
-    try:
-        y = x[key]
-    finally:
-        tracer.capture = None
+    trace = SymbolicTrace((), (), True)
+    y = trace.run(lambda: x[key])
+    constants = {node.name: array.asnumpy() for node, array in trace.uses.items()}
     wanted = nd.array(X)[key].asnumpy()
     assert y.shape == wanted.shape
     np.testing.assert_array_equal(value_of(y, x=X, **constants), wanted)

@@ -19,15 +19,15 @@ from d2lmini.base import missing_attribute
 # isort: off
 from d2lmini.gluon.data import dataloader, dataset, sampler
 from d2lmini.gluon.data.sampler import (
-    BatchSampler, FilterSampler, RandomSampler, Sampler, SequentialSampler, SplitSampler,
+    BatchSampler, RandomSampler, Sampler, SequentialSampler, SplitSampler,
 )  # fmt: skip
 from d2lmini.gluon.data.dataset import ArrayDataset, Dataset, SimpleDataset
 from d2lmini.gluon.data.dataloader import DataLoader
 from d2lmini.gluon.data import vision
 
 __all__ = [
-    "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "FilterSampler",
-    "RandomSampler", "Sampler", "SequentialSampler", "SimpleDataset", "SplitSampler", "vision",
+    "ArrayDataset", "BatchSampler", "DataLoader", "Dataset", "RandomSampler",
+    "Sampler", "SequentialSampler", "SimpleDataset", "SplitSampler", "vision",
 ]  # fmt: skip
 
 

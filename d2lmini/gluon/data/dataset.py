@@ -1,11 +1,13 @@
 """Datasets: elements by index, and views of datasets.
 
-A dataset has `len` and `[i]`; all methods return views of the dataset:
+A dataset has `len` and `[i]`. `transform` returns a view of it:
 
->>> data = SimpleDataset(list(range(10)))
->>> squares = data.filter(lambda x: x % 2 == 0).transform(lambda x: x * x)
->>> list(squares.take(3))
-[0, 4, 16]
+>>> squares = SimpleDataset([1, 2, 3]).transform(lambda x: x * x)
+>>> list(squares)
+[1, 4, 9]
+
+A loader takes some elements, or a part for each process, by their indices: `DataLoader(data,
+batch_size, sampler=range(100))`.
 
 `transform` is lazy: the function runs when an element is accessed, in the worker that accesses it.
 
@@ -34,9 +36,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini import ndarray as nd
-from d2lmini.base import alias
+from d2lmini.base import LeftOut, alias
 from d2lmini.context import current_context
-from d2lmini.gluon.data.sampler import FilterSampler, Sampler, SequentialSampler
 from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
@@ -138,36 +139,7 @@ class Dataset:
         """Apply `fn` to the first part of each element (the image); keep the other parts."""
         return self.transform(_TransformFirst(fn), lazy)
 
-    def filter(self, fn: Callable[[Any], Any]) -> Dataset:
-        """The elements for which `fn(element)` is true; calls `fn` on all elements immediately."""
-        return _SampledDataset(self, FilterSampler(fn, self))
-
-    def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part `index` of `num_shards` consecutive parts. If the length is no multiple of
-        num_shards, the first parts have one element more. ValueError unless 0 <= index <
-        num_shards."""
-        if not 0 <= index < num_shards:
-            raise ValueError(
-                f"shard: expected 0 <= index < num_shards, got index {index} of {num_shards}"
-            )
-        share, left = divmod(len(self), num_shards)
-        start = share * index + min(index, left)
-        return _SampledDataset(self, SequentialSampler(share + (index < left), start))
-
-    def take(self, count: int | None) -> Dataset:
-        """The first `count` elements, at most all; None: all. ValueError for a negative count."""
-        if count is not None and count < 0:
-            raise ValueError(f"take: expected a count of at least 0, or None, got {count}")
-        n = len(self)
-        return _SampledDataset(self, SequentialSampler(n if count is None else min(count, n)))
-
-    def sample(self, sampler: Sampler) -> Dataset:
-        """The elements at the sampler's indices, in its order; the sampler runs immediately."""
-        if not isinstance(sampler, Sampler):
-            raise TypeError(
-                f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead."
-            )
-        return _SampledDataset(self, sampler)
+    filter, sample, shard, take = LeftOut(), LeftOut(), LeftOut(), LeftOut()
 
 
 class SimpleDataset(Dataset):
@@ -257,20 +229,3 @@ class _LazyTransformDataset(Dataset):
         if not isinstance(first, NDArray) or first.ndim != 4:  # (N, H, W, C)
             return None
         return [fn(first), *batch[1:]] if isinstance(batch, list) else fn(first)
-
-
-class _SampledDataset(Dataset):
-    """The elements of another dataset at a sampler's indices."""
-
-    def __init__(self, dataset: Dataset, sampler: Any):
-        self._dataset = dataset
-        self._indices = list(sampler)
-
-    def __getitem__(self, idx: int) -> Any:
-        return self._dataset[self._indices[idx]]
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def _whole_batch(self, indices: Sequence[int]) -> Any:
-        return gather(self._dataset, [self._indices[i] for i in indices])

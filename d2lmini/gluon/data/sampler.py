@@ -37,14 +37,13 @@ elements count twice in the last step of an epoch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 __all__ = [
-    "BatchSampler", "FilterSampler", "RandomSampler", "Sampler", "SequentialSampler",
-    "SplitSampler",
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SplitSampler",
 ]  # fmt: skip
 
 
@@ -100,19 +99,6 @@ class RandomSampler(_Stateless):
 
     def __len__(self) -> int:
         return self._length
-
-
-class FilterSampler(_Stateless):
-    """Indices of the elements for which `fn(element)` is true, computed by the constructor."""
-
-    def __init__(self, fn: Callable[[Any], Any], dataset: Any):
-        self._indices = [i for i in range(len(dataset)) if fn(dataset[i])]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._indices)
-
-    def __len__(self) -> int:
-        return len(self._indices)
 
 
 class BatchSampler(Sampler):

@@ -207,12 +207,6 @@ class _Pooling(Layer):
     ndim: ClassVar[int]
     pool_type: ClassVar[str]
     global_pool: ClassVar[bool] = False
-    pool_size: Size
-    strides: Size | None
-    padding: Size
-    layout: str | None
-    ceil_mode: bool
-    count_include_pad: bool
 
     def _build(self) -> None:
         ndim = self.ndim

@@ -26,7 +26,7 @@ from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
-from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, Run, as_shaped
+from d2lmini.gluon.rnn.recurrent import KINDS, HybridRecurrentCell, Run, as_shaped
 from d2lmini.ops.core import Value, registry
 from d2lmini.ops.rnn import rnn_layer
 from d2lmini.ops.sequence import SequenceLast, SequenceMask
@@ -41,10 +41,6 @@ def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
     if isinstance(activation, LeakyReLU):
         return F.LeakyReLU(x, act_type="leaky", slope=activation.alpha, **kwargs)
     return activation(x)
-
-
-#: The parameters of a cell, in the order of creation.
-_KINDS = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
 
 
 class GatedCell(Layer, HybridRecurrentCell):
@@ -70,7 +66,7 @@ class GatedCell(Layer, HybridRecurrentCell):
     def _build(self) -> None:
         rows = self.n_gates * self.hidden_size
         inners = (self.input_size,), (self.hidden_size,), (), ()
-        for name, inner in zip(_KINDS, inners):
+        for name, inner in zip(KINDS, inners):
             how = {"init": getattr(self, f"{name}_initializer"), "allow_deferred_init": True}
             setattr(self, name, self.params.get(name, shape=(rows, *inner), **how))
 
@@ -100,7 +96,7 @@ class GatedCell(Layer, HybridRecurrentCell):
     def _at_once(self, x: Any, states: Any, params: dict[str, Any]) -> tuple[Any, list[Any]]:
         """Compute one step (N, C), or all steps of (T, N, C), as one op. Returns the outputs and
         the states after the last step; the first state is the output itself."""
-        weights = [params[name] for name in _KINDS]
+        weights = [params[name] for name in KINDS]
         result = rnn_layer(x, *weights, *states, mode=self._mode)
         y, *others = result if self.n_states > 1 else (result,)
         return y, [y, *others]

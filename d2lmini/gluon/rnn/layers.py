@@ -18,20 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 from d2lmini import ndarray as nd
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
-from d2lmini.gluon.rnn.recurrent import first_states
+from d2lmini.gluon.rnn.recurrent import KINDS, first_states
 from d2lmini.gluon.utils import as_default
 from d2lmini.ops.core import Value
-
-#: The parameters of one layer in one direction, in the order of creation.
-_KINDS = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
-
-#: Arguments of MXNet's layers that are not supported, after all others.
-_LEFT_OUT = {"projection_size": 2, "use_sequence_length": 2, "state_clip_min": 2}
 
 
 class RecurrentLayer(Layer):
@@ -47,7 +41,6 @@ class RecurrentLayer(Layer):
 
     n_gates, n_states = 1, 1
     _mode: str
-    _places: ClassVar[dict[str, int]] = _LEFT_OUT
 
     hidden_size: int = REQUIRED
     num_layers: int = 1
@@ -60,16 +53,8 @@ class RecurrentLayer(Layer):
     i2h_bias_initializer: Any = "zeros"
     h2h_bias_initializer: Any = "zeros"
     dtype: Any = "float32"
-    projection_size: int | None = None
-    state_clip_min: float | None = None
-    use_sequence_length: bool = False
 
     def _build(self) -> None:
-        if self.projection_size or self.state_clip_min is not None or self.use_sequence_length:
-            raise NotImplementedError(
-                f"{type(self).__name__}: {', '.join(_LEFT_OUT)} are not supported; see nd.RNN for "
-                "what to do instead"
-            )
         assert self.layout in ("TNC", "NTC"), (
             f"Invalid layout {self.layout}; must be one of ['TNC' or 'NTC']"
         )
@@ -90,7 +75,7 @@ class RecurrentLayer(Layer):
 
     def _names(self) -> Iterator[tuple[int, str, str]]:
         """(layer, direction, parameter) in the order of creation."""
-        return product(range(self.num_layers), "lr"[: self._dir], _KINDS)
+        return product(range(self.num_layers), "lr"[: self._dir], KINDS)
 
     def infer_shape(self, inputs: Any, states: Any) -> None:
         self.input_size = inputs.shape[2]
@@ -184,7 +169,7 @@ class RNN(RecurrentLayer):
 
     _places = {
         "hidden_size": -3, "num_layers": -3, "activation": -2, "layout": -1, "dropout": -1,
-        "bidirectional": -1, "input_size": 1, "dtype": 1, **_LEFT_OUT,
+        "bidirectional": -1, "input_size": 1, "dtype": 1,
     }  # fmt: skip
 
     activation: str = "relu"
@@ -203,17 +188,10 @@ class LSTM(RecurrentLayer):
     """Long short-term memory over sequences; two states, h and the cell state.
 
     Shapes and parameters: see `RecurrentLayer`; formulas: see `ops/rnn_compute.py`. MXNet's
-    projection_size and bounds of the cell state (state_clip_min and the others) are refused.
+    projection_size and bounds of the cell state (state_clip_min) are left out.
     """
 
     n_gates, n_states, _mode = 4, 2, "lstm"
-    _places = {"projection_size": 1, "h2r_weight_initializer": 2, "state_clip_min": 3,
-               "state_clip_max": 4, "state_clip_nan": 4, "dtype": 5,
-               "use_sequence_length": 6}  # fmt: skip
-
-    h2r_weight_initializer: Any = None
-    state_clip_max: float | None = None
-    state_clip_nan: bool = False
 
 
 class GRU(RecurrentLayer):

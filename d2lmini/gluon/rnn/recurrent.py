@@ -28,10 +28,12 @@ from d2lmini import symbol
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.hybrid_block import HybridBlock
 from d2lmini.gluon.utils import as_default
-from d2lmini.graph.symbolic_trace import thread_state
-from d2lmini.ops.core import Value
+from d2lmini.ops.core import Value, modes
 from d2lmini.ops.join import split, stack
 from d2lmini.ops.sequence import SequenceLast, SequenceMask, SequenceReverse
+
+#: The parameters of a cell, and of one layer in one direction, in the order of creation.
+KINDS = "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"
 
 
 class Run(NamedTuple):
@@ -218,7 +220,7 @@ def as_shaped(value: Any) -> Any:
     for a Symbol outside of traces, whose shape is unknown."""
     if isinstance(value, nd.NDArray):
         return value
-    return None if thread_state.trace is None else thread_state.trace.with_shape(value)
+    return None if modes.tracing is None else modes.tracing.with_shape(value)
 
 
 def first_states(begin_state: Callable[..., list[Any]], value: Any, axis: int) -> list[Any]:
@@ -226,14 +228,12 @@ def first_states(begin_state: Callable[..., list[Any]], value: Any, axis: int) -
     if isinstance(value, nd.NDArray):
         batch_size = value.shape[axis] if axis < value.ndim else 0
         return begin_state(batch_size=batch_size, ctx=value.ctx, dtype=value.dtype)
-    if thread_state.trace is not None:
+    if modes.tracing is not None:
         return begin_state(batch_size=-1, func=zeros_beside(value, axis))
-    return begin_state(func=zeros_of_any_batch)
-
-
-def zeros_of_any_batch(__layout__: str, **how: Any) -> Any:
-    """First states as a Symbol, as MXNet writes them: size 0 stands for the batch size."""
-    return symbol.zeros(attr={"__layout__": __layout__}, **how)
+    # A Symbol, as MXNet writes it: size 0 stands for the batch size.
+    return begin_state(
+        func=lambda __layout__, **how: symbol.zeros(attr={"__layout__": __layout__}, **how)
+    )
 
 
 def zeros_beside(value: Any, axis: int) -> Callable[..., Any]:

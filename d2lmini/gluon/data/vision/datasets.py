@@ -9,8 +9,9 @@ warning. Missing files are downloaded; without a network the error names the fil
 them. The default root is MXNet's folder: $MXNET_HOME or ~/.mxnet, then datasets/NAME.
 $MXNET_GLUON_REPO names a mirror, as in MXNet.
 
-An IDX file consists of two zero bytes, a type code, the number of axes, the sizes (big-endian), and
-the elements. (Y. LeCun, C. Cortes, C. Burges: The MNIST database.)
+An IDX file consists of two zero bytes, a type code (8: bytes, the only one here), the number of
+axes, the sizes (big-endian), and the elements. (Y. LeCun, C. Cortes, C. Burges: The MNIST
+database.)
 
 >>> import numpy as np, os, tempfile
 >>> path = os.path.join(tempfile.mkdtemp(), "labels-idx1-ubyte")
@@ -48,9 +49,6 @@ from d2lmini.gluon.utils import as_default, check_sha1, download
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
-#: Type codes of IDX.
-TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-
 #: No data set in these formats is larger.
 MOST_BYTES = 1 << 31
 
@@ -59,7 +57,7 @@ MOST_PER_BYTE = 1032
 
 
 def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
-    """The array in an IDX file, plain or gzipped. MXNetError if the file has another format, is cut
+    """The bytes in an IDX file, plain or gzipped. MXNetError if the file has another format, is cut
     short, has extra bytes, or claims sizes that do not fit the file."""
     with open(path, "rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
@@ -67,20 +65,18 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     try:
         with (gzip.open if zipped else open)(path, "rb") as file:
             head = file.read(4)
-            known = len(head) == 4 and head[:2] == b"\0\0" and head[2] in TYPES
-            if not known or not 1 <= head[3] <= 4:
+            if head[:3] != b"\0\0\x08" or not 1 <= head[-1] <= 4:
                 raise MXNetError(
-                    f"{path}: not an IDX file: it begins with {head.hex(' ')}, expected 00 00, a "
-                    f"type of {', '.join(f'{code:02x}' for code in TYPES)}, and 01 to 04 axes"
+                    f"{path}: not an IDX file of bytes: it begins with {head.hex(' ')}, expected "
+                    "00 00 08, and 01 to 04 axes"
                 )
             sizes = file.read(4 * head[3])
             shape = np.frombuffer(sizes[: len(sizes) // 4 * 4], ">u4").tolist()
-            dtype = np.dtype(TYPES[head[2]])
-            nbytes = prod(shape) * dtype.itemsize
+            nbytes = prod(shape)
             if nbytes > most:
                 raise MXNetError(
-                    f"{path}: the header claims {shape} of {dtype.name}, {nbytes} bytes, more than "
-                    f"the file can hold ({most})"
+                    f"{path}: the header claims {shape}, {nbytes} bytes, more than the file can "
+                    f"hold ({most})"
                 )
             data = file.read(nbytes + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
@@ -88,17 +84,16 @@ def read_idx(path: str | os.PathLike[str]) -> np.ndarray:
     if len(data) != nbytes or len(shape) != head[3]:
         what = "goes on after" if len(data) > nbytes else "is cut short of"
         raise MXNetError(f"{path}: the IDX file {what} the {nbytes} bytes of {shape}")
-    return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))
+    return np.frombuffer(data, np.uint8).reshape(shape).copy()
 
 
 def read_labelled_images(images_path: str, labels_path: str) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, H, W) and labels (N,) of two matching IDX files of uint8."""
     images, labels = read_idx(images_path), read_idx(labels_path)
-    fits = images.ndim == 3 and labels.shape == images.shape[:1]
-    if not fits or images.dtype != np.uint8 or labels.dtype != np.uint8:
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise MXNetError(
-            f"{images_path}, {labels_path}: expected images (N, H, W) and labels (N,) of uint8, "
-            f"got {images.shape} {images.dtype} and {labels.shape} {labels.dtype}"
+            f"{images_path}, {labels_path}: expected images (N, H, W) and labels (N,), got "
+            f"{images.shape} and {labels.shape}"
         )
     return images, labels
 
