@@ -37,7 +37,7 @@ from typing import Any
 
 from d2lmini import kvstore as kv
 from d2lmini import optimizer as opt
-from d2lmini.base import environment
+from d2lmini.base import MXNetError, environment, explain_left_out
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon.parameter import Parameter
@@ -59,8 +59,7 @@ class Trainer:
     name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name, a KVStore or a
     KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
     KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
-    NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
-    'device' (`kvstore.Compression`).
+    NCCL does not sum the gradients.
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
@@ -79,7 +78,8 @@ class Trainer:
         self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
             param._trainer = self
-        self._compression_params = compression_params
+        if compression_params:
+            raise MXNetError(explain_left_out("Trainer.compression_params"))
         self._contexts = self._check_contexts()
         self._entered: set[int] = set()  # own keys in a KVStore given by the user
         param_dict = dict(enumerate(self._params))
@@ -143,14 +143,11 @@ class Trainer:
             )
         if on_kvstore is None:
             on_kvstore = able and environment.read("MXNET_UPDATE_ON_KVSTORE")
-            if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
+            if isinstance(self._kvstore, kv.KVStore):
                 on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
-        if self._kvstore is not None:
-            if self._compression_params:
-                self._kvstore.set_gradient_compression(self._compression_params)
-            if self._update_on_kvstore:
-                self._kvstore.set_optimizer(self._optimizer)
+        if self._update_on_kvstore:
+            self._kvstore.set_optimizer(self._optimizer)
         self._kv_initialized = True
 
     def _init_params(self) -> None:

@@ -19,9 +19,9 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.base import MXNetError
 from d2lmini.base.callsite import warn
-from d2lmini.kvstore.local import DEVICE, LOCAL, Compression, KVStore, KVStoreBase
+from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore, KVStoreBase
 
-__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create", "thin_link"]
+__all__ = ["DistKVStore", "KVStore", "KVStoreBase", "create"]
 
 
 def create(name: str = "local") -> Any:

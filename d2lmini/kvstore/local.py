@@ -14,24 +14,13 @@ A gradient is sent as soon as backward has written it, because the copy depends 
 meanwhile the device goes on with backward. A float sum depends on the order of its terms: the
 order is that of the list, whatever arrives first, so two runs agree to the bit.
 
-**Gradient compression**: smaller gradients on the links.
-
-    2bit   +threshold, -threshold or 0, the rest kept for the next step: a sixteenth of float32
-    fp16   float16: half of float32
-
 >>> from d2lmini import cpu, kvstore, nd
 >>> kv = kvstore.create("device")
->>> kv.set_gradient_compression({"type": "2bit", "threshold": 0.5})
 >>> kv.init("w", nd.zeros(2))
 >>> out = nd.zeros(2)
->>> for _ in range(2):                                # the second time 0.3 + 0.3 >= 0.5
-...     kv.pushpull("w", [nd.full(2, 0.3, ctx=cpu(i)) for i in range(2)], out)
-...     out.asnumpy().tolist()
-[0.0, 0.0]
-[1.0, 1.0]
-
-Every device's part is compressed, also that of the device which computes the sum, so that results
-do not depend on the place of the sum. MXNet has 2bit only.
+>>> kv.pushpull("w", [nd.full(2, 0.25, ctx=cpu(i)) for i in range(2)], out)
+>>> out.asnumpy().tolist()
+[0.5, 0.5]
 """
 
 from __future__ import annotations
@@ -138,49 +127,6 @@ class KVStoreBase:
         return NotImplementedError(f"{name}: {type(self).__name__} does not define it")
 
 
-class Compression:
-    """How gradients are compressed: `params` is {'type': '2bit' or 'fp16', 'threshold': the value
-    that 2bit sends}. MXNetError for other params, and at `send` for non-float gradients."""
-
-    def __init__(self, params: Any):
-        if not isinstance(params, dict):
-            raise TypeError(
-                "gradient compression: expected a dict like {'type': '2bit', 'threshold': 0.5}, "
-                f"got {params!r}"
-            )
-        unknown = set(params) - {"type", "threshold"}
-        if unknown or params.get("type") not in ("2bit", "fp16"):
-            raise MXNetError(
-                f"gradient compression {params!r}: 'type' is one of 2bit, fp16, and the only other "
-                "key is 'threshold'"
-            )
-        self.kind: str = params["type"]
-        self.threshold = float(params.get("threshold", 0.5))
-        if not self.threshold > 0:
-            raise MXNetError(f"gradient compression: threshold is above 0, got {self.threshold}")
-        self._residuals: dict[Any, NDArray] = {}
-
-    def __repr__(self) -> str:
-        return f"<compression {self.kind}, threshold {self.threshold}>"
-
-    def send(self, who: Any, x: NDArray, ctx: Context) -> NDArray:
-        """The gradient `x` as it arrives on `ctx`. `who`: the owner of the residual, a key and the
-        number of the device."""
-        dtype = np.dtype(x.dtype)
-        if dtype.kind != "f":
-            raise MXNetError(f"gradient compression: needs floating gradients, got {dtype.name}")
-        if self.kind == "fp16":
-            return _to(x.astype("float16"), ctx).astype(dtype)
-        residual = self._residuals.get(who)
-        if residual is None or (residual.shape, residual.dtype) != (x.shape, x.dtype):
-            residual = registry["zeros_like"](x)
-        residual = self._residuals[who] = residual.as_in_context(x.context)
-        sent = registry["_quantize_2bit"](x, residual, threshold=self.threshold)
-        return registry["_dequantize_2bit"](
-            _to(sent, ctx), shape=x.shape, threshold=self.threshold, dtype=dtype
-        )
-
-
 class KVStore(KVStoreBase):
     """Values by key, in one process; see this module.
 
@@ -195,7 +141,6 @@ class KVStore(KVStoreBase):
         self._held: dict[Context, int] = {}  # bytes of these values on each device
         self._key_type: type | None = None
         self._updater: Any = None
-        self._compression: Compression | None = None
 
     def __repr__(self) -> str:
         return f"<KVStore {self.type}, {len(self._store)} keys>"
@@ -233,9 +178,9 @@ class KVStore(KVStoreBase):
             for k, values in self._pairs("push", key, value):
                 value = self._at_home(k, values)
                 if self._updater is None:
-                    _add(self._parts(k, values, value._ctx), value)
+                    _add(_on(value._ctx, values), value)
                 else:
-                    sums.append((k, total_of(self._parts(k, values, value._ctx)), value))
+                    sums.append((k, total_of(_on(value._ctx, values)), value))
                 thread_state.priority -= 1  # the scope restores it
         if sums:
             with engine.prioritized(priority):
@@ -259,7 +204,7 @@ class KVStore(KVStoreBase):
         allreduce by NCCL if it is installed."""
         out = value if out is None else out
         self._pairs("pull", key, out)  # wrong ones are refused before the push
-        if self._spreads and self._updater is None and self._compression is None:
+        if self._spreads and self._updater is None:
             key, value, out = self._reduce_by_library(key, value, out, priority)
         self.push(key, value, priority)
         self.pull(key, out, priority)
@@ -270,6 +215,7 @@ class KVStore(KVStoreBase):
         self.pull(key, out, priority)
 
     row_sparse_pull = LeftOut()
+    set_gradient_compression = LeftOut()
 
     # -- sums --------------------------------------------------------------------------------------
 
@@ -325,13 +271,6 @@ class KVStore(KVStoreBase):
             if _place(value.context) != home:
                 value = self._store[key] = value.copyto(home)
         return value
-
-    def _parts(self, key: Key, values: list[NDArray], ctx: Context) -> list[NDArray]:
-        """The arrays of all devices, copied to `ctx`."""
-        if self._compression is not None:
-            send = self._compression.send
-            return [send((key, i), x, ctx) for i, x in enumerate(values)]
-        return [_to(x, ctx) for x in values]
 
     def _update(self, sums: list[tuple[Key, NDArray, NDArray]]) -> None:
         if not isinstance(self._updater, opt.Updater):
@@ -405,17 +344,6 @@ class KVStore(KVStoreBase):
 
     _set_updater = set_updater
 
-    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Compress pushed arrays (see `Compression`): {'type': '2bit', 'threshold': 0.5} or
-        {'type': 'fp16'}. MXNetError for a store other than 'device', as in MXNet, and for invalid
-        parameters."""
-        if not self._spreads:
-            raise MXNetError(
-                "Gradient compression is not supported for this type of kvstore: "
-                f"{self.type!r}; create('device') supports it"
-            )
-        self._compression = Compression(compression_params)
-
     def save_optimizer_states(
         self, fname: str | os.PathLike[str], dump_optimizer: bool = False
     ) -> None:
@@ -430,9 +358,9 @@ class KVStore(KVStoreBase):
             self._updater.set_states(file.read(), fname)
 
 
-def _to(x: NDArray, ctx: Context) -> NDArray:
-    """`x` on `ctx`, without a copy between CPU contexts, which share their memory."""
-    return x if x._ctx.is_cpu and ctx.is_cpu else x.as_in_context(ctx)
+def _on(ctx: Context, values: list[NDArray]) -> list[NDArray]:
+    """The arrays on `ctx`, without a copy between CPU contexts, which share their memory."""
+    return [x if x._ctx.is_cpu and ctx.is_cpu else x.as_in_context(ctx) for x in values]
 
 
 def _place(ctx: Context) -> Context:

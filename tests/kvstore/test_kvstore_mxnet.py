@@ -96,23 +96,6 @@ def experiment(mx, folder):
             kv.pull([0, 1], out=outs)
             keep(f"{kind}/{name}", outs[0] + outs[1])
 
-    # Compression: how it rounds, and what it carries over.
-    for threshold in (0.5, 0.13, 2):
-        kv = create("device")
-        kv.set_gradient_compression({"type": "2bit", "threshold": threshold})
-        kv.init([0, 1, 2], [nd.zeros((7, 3))] * 3)
-        for step in range(6):
-            for key, n in ((0, 1), (1, 2), (2, 4)):
-                kv.push(key, draw(step, n))
-                out = zeros(1)
-                kv.pull(key, out=out)
-                keep(f"2bit/{threshold}/{key}/{step}", out)
-    for kind, params in (
-        ("local", {"type": "2bit"}), ("device", {}), ("device", {"type": "1bit"}),
-        ("device", "2bit"), ("device", {"type": "2bit", "threshold": 0}),
-    ):  # fmt: skip
-        refused(f"{kind} {params}", create(kind).set_gradient_compression, params)
-
     # Names, and what a store can do.
     for kind in (
         "local", "device", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device",
@@ -187,20 +170,6 @@ def experiment(mx, folder):
             keep(f"told/{able}/{wish}/weight", net.weight.list_data())
     results["registered"] = np.array(create("TOLD").able)
 
-    # Training with compressed gradients.
-    for on_kvstore in (True, False):
-        p = mx.gluon.Parameter("p", shape=(7, 3), init="ones")
-        p.initialize(ctx=places)
-        trainer = mx.gluon.Trainer(
-            [p], "sgd", {"learning_rate": 0.1, "momentum": 0.9}, update_on_kvstore=on_kvstore,
-            compression_params={"type": "2bit", "threshold": 0.3},
-        )  # fmt: skip
-        for step in range(5):
-            with mx.autograd.record():
-                losses = [(w * x).sum() for w, x in zip(p.list_data(), draw(step))]
-            mx.autograd.backward(losses)
-            trainer.step(2)
-        keep(f"trainer/{on_kvstore}", p.list_data())
     return results
 
 
