@@ -62,6 +62,7 @@ LEFT_OUT = {
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",
     "a Python loop or if does the same": "foreach while_loop cond",
     "np.histogram(x.asnumpy()) does the same": "histogram",
+    "os.environ does the same": "getenv setenv",
     "nd.from_dlpack(array) and np.from_dlpack(x) share memory without a capsule": "to_dlpack_for_*",
     "nd.take(x, nd.array(np.flatnonzero(mask.asnumpy()))) does the same": "*boolean_mask",
     "sym.list_arguments and sym.get_internals tell what is in it": "Symbol.debug_str",

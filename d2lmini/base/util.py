@@ -15,7 +15,6 @@ True
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from types import FunctionType
@@ -24,25 +23,12 @@ from typing import Any
 from d2lmini.base.scopes import Undo, scope, swap
 from d2lmini.context import gpu_memory_info, num_gpus
 
-__all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_array",
-           "np_shape", "reset_np", "set_np", "set_np_shape", "setenv", "use_np", "use_np_array",
+__all__ = ["get_gpu_count", "get_gpu_memory", "is_np_array", "is_np_shape", "np_array",
+           "np_shape", "reset_np", "set_np", "set_np_shape", "use_np", "use_np_array",
            "use_np_shape"]  # fmt: skip
 
 
 get_gpu_count, get_gpu_memory = num_gpus, gpu_memory_info
-
-
-def getenv(name: str) -> str | None:
-    """The value of an environment variable, None if it is not set."""
-    return os.environ.get(name)
-
-
-def setenv(name: str, value: str | None) -> None:
-    """Set an environment variable of this process; None removes it."""
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 class _Switch:
