@@ -158,8 +158,8 @@ LEFT_OUT = {
     "gluon.data.vision.ImageFolderDataset reads image files": "Image*Iter*",
     "numpy.testing and pytest do what MXNet's helpers for its own tests do": "test_utils",
     "as few old programs use it": """
-        DataLoaderV1 MXDataIter TestStore convert_bucketing_module adagrad_update gs_retain
-        *contrib.*uniform bfloat16""",
+        DataLoaderV1 MXDataIter TestStore KVStoreBase convert_bucketing_module adagrad_update
+        gs_retain *contrib.*uniform bfloat16""",
     "as are the parts of MXNet that serve its own binary": """
         api cython error libinfo log misc notebook registry space *_doc numpy_dispatch_protocol
         numpy_op_fallback numpy_op_signature
