@@ -56,10 +56,10 @@ class Trainer:
     """Applies an optimizer to a set of Parameters.
 
     params: a ParameterDict or dict (in the order of names) or a list of Parameters. optimizer: a
-    name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name or a KVStore;
-    only several devices need a KVStore. update_on_kvstore: update the weights in the
-    KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
-    NCCL does not sum the gradients.
+    name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name or a KVStore; only
+    several devices need a KVStore. update_on_kvstore: update the weights in the KVStore (True) or
+    on each device (False); None: in the KVStore, unless NCCL sums the gradients. MXNetError for
+    compression_params, which are left out.
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
