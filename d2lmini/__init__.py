@@ -50,22 +50,6 @@ from d2lmini.base import MXNetError, environment, instrument
 from d2lmini.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 
 if TYPE_CHECKING:
-    from d2lmini import (
-        autograd,
-        contrib,
-        d2l,
-        gluon,
-        initializer,
-        kvstore,
-        metric,
-        ndarray,
-        np,
-        npx,
-        optimizer,
-        profiler,
-        symbol,
-        widgets,
-    )
     from d2lmini import initializer as init
     from d2lmini import kvstore as kv
     from d2lmini import ndarray as nd
@@ -106,43 +90,31 @@ __all__ = [
     "util", "virtual_gpus", "visualization", "viz", "watch", "widgets",
 ]  # fmt: skip
 
-_SWITCHES = (
-    "is_np_array", "is_np_shape", "np_array", "np_shape", "reset_np", "set_np", "set_np_shape",
-    "use_np", "use_np_array", "use_np_shape",
-)  # fmt: skip
-
-_MODULES = (
-    "autograd", "contrib", "d2l", "gluon", "initializer", "kvstore", "metric", "np", "npx",
-    "optimizer", "profiler", "widgets",
-)  # fmt: skip
-
-# Imported at first use: (module, attribute or None for the module itself).
+# Imported at first use: a module below `d2lmini`, or "module:name".
 _LAZY = {
-    "nd": ("d2lmini.ndarray", None),
-    "ndarray": ("d2lmini.ndarray", None),
-    "sym": ("d2lmini.symbol", None),
-    "symbol": ("d2lmini.symbol", None),
-    "AttrScope": ("d2lmini.symbol", "AttrScope"),
-    "init": ("d2lmini.initializer", None),
-    "kv": ("d2lmini.kvstore", None),
-    **{name: (f"d2lmini.{name}", None) for name in _MODULES},
-    "storage": ("d2lmini.device.storage", None),
-    "Benchmark": ("d2lmini.d2l", "Benchmark"),
-    "get_mem": ("d2lmini.d2l", "get_mem"),
-    "lazy": ("d2lmini.graph.lazy", "lazy"),
-    "lint_waits": ("d2lmini.profiler.waits", "lint_waits"),
-    "profile": ("d2lmini.profiler", "profile"),
-    "watch": ("d2lmini.widgets.watch", "watch"),
-    "virtual_gpus": ("d2lmini.device.virtual_device", "virtual_gpus"),
-    **{name: ("d2lmini.base.util", name) for name in _SWITCHES},
+    "nd": "ndarray", "sym": "symbol", "init": "initializer", "kv": "kvstore",
+    "storage": "device.storage", "AttrScope": "symbol:AttrScope", "Benchmark": "d2l:Benchmark",
+    "get_mem": "d2l:get_mem", "lazy": "graph.lazy:lazy", "lint_waits": "profiler.waits:lint_waits",
+    "profile": "profiler:profile", "watch": "widgets.watch:watch",
+    "virtual_gpus": "device.virtual_device:virtual_gpus",
+}  # fmt: skip
+_LAZY |= {
+    name: name
+    for name in """
+        autograd contrib d2l gluon initializer kvstore metric ndarray np npx optimizer profiler
+        symbol widgets""".split()
+}
+_LAZY |= {
+    name: f"base.util:{name}"
+    for name in """
+        is_np_array is_np_shape np_array np_shape reset_np set_np set_np_shape use_np use_np_array
+        use_np_shape""".split()
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        module, attribute = _LAZY[name]
-        value = importlib.import_module(module)
-        value = value if attribute is None else getattr(value, attribute)
+        value = addons.load(f"d2lmini.{_LAZY[name]}")
     elif name in addons.names_of(__name__):
         value = addons.attribute_of(__name__, name)
     else:

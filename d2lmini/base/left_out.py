@@ -45,6 +45,7 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
+        set_gradient_compression compression_params
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
         *extracttrian Orthogonal CIFAR100
@@ -63,6 +64,7 @@ LEFT_OUT = {
     "print(net.program()) shows the program of a hybridized net": "Executor.debug_str",
     "a Python loop or if does the same": "foreach while_loop cond",
     "np.histogram(x.asnumpy()) does the same": "histogram",
+    "os.environ does the same": "getenv setenv",
     "nd.from_dlpack(array) and np.from_dlpack(x) share memory without a capsule": "to_dlpack_for_*",
     "nd.take(x, nd.array(np.flatnonzero(mask.asnumpy()))) does the same": "*boolean_mask",
     "sym.list_arguments and sym.get_internals tell what is in it": "Symbol.debug_str",
@@ -156,8 +158,8 @@ LEFT_OUT = {
     "gluon.data.vision.ImageFolderDataset reads image files": "Image*Iter*",
     "numpy.testing and pytest do what MXNet's helpers for its own tests do": "test_utils",
     "as few old programs use it": """
-        DataLoaderV1 MXDataIter TestStore convert_bucketing_module adagrad_update gs_retain
-        *contrib.*uniform bfloat16""",
+        DataLoaderV1 MXDataIter TestStore KVStoreBase convert_bucketing_module adagrad_update
+        gs_retain *contrib.*uniform bfloat16""",
     "as are the parts of MXNet that serve its own binary": """
         api cython error libinfo log misc notebook registry space *_doc numpy_dispatch_protocol
         numpy_op_fallback numpy_op_signature

@@ -15,7 +15,6 @@ True
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from types import FunctionType
@@ -24,63 +23,39 @@ from typing import Any
 from d2lmini.base.scopes import Undo, scope, swap
 from d2lmini.context import gpu_memory_info, num_gpus
 
-__all__ = ["get_gpu_count", "get_gpu_memory", "getenv", "is_np_array", "is_np_shape", "np_array",
-           "np_shape", "reset_np", "set_np", "set_np_shape", "setenv", "use_np", "use_np_array",
+__all__ = ["get_gpu_count", "get_gpu_memory", "is_np_array", "is_np_shape", "np_array",
+           "np_shape", "reset_np", "set_np", "set_np_shape", "use_np", "use_np_array",
            "use_np_shape"]  # fmt: skip
 
 
 get_gpu_count, get_gpu_memory = num_gpus, gpu_memory_info
 
 
-def getenv(name: str) -> str | None:
-    """The value of an environment variable, None if it is not set."""
-    return os.environ.get(name)
-
-
-def setenv(name: str, value: str | None) -> None:
-    """Set an environment variable of this process; None removes it."""
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
-
-
-class _Switch:
-    """A setting of the process, which a thread may override."""
-
-    def __init__(self) -> None:
-        self.default = False
-        self.thread = _ThreadState()
-
-    @property
-    def on(self) -> bool:
-        own = self.thread.on
-        return self.default if own is None else own
-
-
 class _ThreadState(threading.local):
-    """This thread's override of a switch; None for none."""
+    """This thread's settings; None: those of the process."""
 
-    on: bool | None = None
+    array: bool | None = None
+    shape: bool | None = None
 
 
-_array, _shape = _Switch(), _Switch()
+_own = _ThreadState()
+_process = {"array": False, "shape": False}
 
 
 def is_np_array() -> bool:
     """True if Gluon makes `np.ndarray`s in this thread."""
-    return _array.on
+    return _process["array"] if _own.array is None else _own.array
 
 
 def is_np_shape() -> bool:
     """The setting of `np_shape` in this thread."""
-    return _shape.on
+    return _process["shape"] if _own.shape is None else _own.shape
 
 
 def set_np_shape(active: bool) -> bool:
     """Set this thread's switch `np_shape`; returns the former setting."""
-    before = _shape.on
-    _shape.thread.on = bool(active)
+    before = is_np_shape()
+    _own.shape = bool(active)
     return before
 
 
@@ -89,9 +64,8 @@ def set_np(shape: bool = True, array: bool = True) -> None:
     such arrays need them."""
     if array and not shape:
         raise ValueError("NumPy Shape semantics is required in using NumPy array semantics.")
-    for switch, active in ((_shape, shape), (_array, array)):
-        switch.thread.on = None
-        switch.default = bool(active)
+    _own.array = _own.shape = None
+    _process.update(array=bool(array), shape=bool(shape))
 
 
 def reset_np() -> None:
@@ -102,13 +76,13 @@ def reset_np() -> None:
 @scope
 def np_array(undo: Undo, active: bool = True) -> None:
     """A scope with this setting of `is_np_array`; it also decorates functions."""
-    swap(undo, _array.thread, "on", bool(active))
+    swap(undo, _own, "array", bool(active))
 
 
 @scope
 def np_shape(undo: Undo, active: bool = True) -> None:
     """A scope with this setting of `is_np_shape`; it also decorates functions."""
-    swap(undo, _shape.thread, "on", bool(active))
+    swap(undo, _own, "shape", bool(active))
 
 
 def _decorate(target: Any, wrap: Callable[[Any], Any]) -> Any:

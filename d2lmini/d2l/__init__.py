@@ -3,7 +3,6 @@
     Benchmark   times a block, a function or its repetitions, and counts operations still in flight
     compare     times candidates against each other and returns a Verdict
     Verdict     which is faster, by how much, how surely; one sentence
-    Experiment  a function to be tried: sliders, Run, Cancel, all results kept and compared
     predict     the reader's prediction, in a box; compared with the outcome later
     get_mem     resident memory of this process in MB
     predict_memory, measure_memory    where the bytes of a training step are
@@ -37,7 +36,6 @@ from d2lmini.draw.timeline import timeline
 
 # Imported at first use: the file of this folder, and the names in it.
 _FILES = {
-    "experiment": "Experiment",
     "hardware": "Machine machine",
     "helpers": "evaluate_accuracy load_data_digits split_batch try_all_gpus try_gpu",
     "links": "Traffic traffic",

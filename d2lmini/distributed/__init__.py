@@ -2,16 +2,14 @@
 
 dist      `DistKVStore`: sums over all processes, in buckets that overlap with computation
 mpi       how the processes exchange arrays
-throttle  `thin_link`: messages take as long as on a slower network
 launch    `python -m d2lmini launch -n 4 train.py`
 """
 
 from __future__ import annotations
 
 from d2lmini.distributed.dist import DistKVStore
-from d2lmini.distributed.throttle import thin_link
 
-__all__ = ["DistKVStore", "create", "thin_link"]
+__all__ = ["DistKVStore", "create"]
 
 _SYNC = ("dist", "dist_sync", "dist_sync_device", "dist_device_sync")
 

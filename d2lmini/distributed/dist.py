@@ -204,7 +204,9 @@ class DistKVStore(KVStore):
 
     def _total(self, key: Key, values: list[NDArray]) -> NDArray:
         """The sum over the devices of this process, on the CPU."""
-        return total_of(self._parts(key, values, cpu())).astype(self._store[key].dtype, copy=False)
+        return total_of([x.as_in_context(cpu()) for x in values]).astype(
+            self._store[key].dtype, copy=False
+        )
 
     def _send(self, bucket: Bucket, sources: list[NDArray], targets: list[list[NDArray]]) -> None:
         given = [operand(x) for x in sources]

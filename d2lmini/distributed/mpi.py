@@ -24,13 +24,12 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import MXNetError
-from d2lmini.distributed import throttle
+from d2lmini.base import MXNetError, environment
 from d2lmini.engine.core import Var
 
 #: The kind of exchange, a verb; then (name, dtype and shape) of each array.
@@ -44,6 +43,47 @@ MOVING_S = 1e-4
 #: Time that a launcher has to pass on the output of a process (a traceback) before it is asked to
 #: end all processes: some launchers drop the rest.
 PASS_ON_S = 0.2
+
+
+class Link(NamedTuple):
+    """How long messages take at least: on a throttled link as long as on a slower network.
+
+    The processes of one machine exchange arrays through its memory, faster than any network. To see
+    the effect of a network on a step, the environment of a job sets a rate in GB/s (None:
+    unlimited) and seconds of latency per message:
+
+        D2LMINI_LINK_GB_S=0.125 D2LMINI_LINK_LATENCY_S=1e-4     # about 1 Gbit/s
+
+    Each process has one such link to all others. A message takes the latency plus the time of its
+    bytes at this rate; the process sleeps meanwhile, so no core is busy and other threads can
+    compute. Messages that start together share one latency, and the rate. Only bytes that this
+    process sends count: in a sum over n processes of N bytes (n - 1) / n * N, twice, once for the
+    shares to be added up, once for the sums. Before each sum all processes check that they agree,
+    with 16 bytes that are passed on log2 n times.
+
+    >>> f"{Link(0.125, 1e-4).seconds(1 << 20) * 1e3:.3g} ms for a bucket"
+    '8.49 ms for a bucket'
+    """
+
+    gb_s: float | None = None
+    latency_s: float = 0.0
+
+    @classmethod
+    def of_environment(cls) -> Link:
+        """The link that the environment asks for."""
+        names = "D2LMINI_LINK_GB_S", "D2LMINI_LINK_LATENCY_S"
+        return cls(*map(environment.read, names))
+
+    def seconds(self, nbytes: float, messages: int = 1) -> float:
+        """Duration of `messages` in sequence, with `nbytes` in each."""
+        moving_s = 0.0 if self.gb_s is None else nbytes / (self.gb_s * 1e9)
+        return messages * (self.latency_s + moving_s)
+
+    def hold(self, since: float, nbytes: float, messages: int = 1) -> None:
+        """Sleep until a message that started at `since` (of `time.monotonic()`) has arrived."""
+        until = since + self.seconds(nbytes, messages)
+        while (left_s := until - time.monotonic()) > 0:
+            time.sleep(left_s)
 
 
 class World:
@@ -66,12 +106,12 @@ class World:
         self._gone: dict[int, int] = {}  # rank -> number of exchanges it had begun when it ended
         self._room: dict[int, np.ndarray] = {}
         self._unfinished: list[Any] = []
-        self._link = throttle.current()
+        self._link = Link.of_environment()
         self._rounds = (self.size - 1).bit_length()  # rounds until one message has reached all
 
     def agree(self, plan: Plan) -> None:
         """Wait for all processes with this plan; MXNetError if one differs, or is gone."""
-        self._plan, self._link = plan, throttle.current()
+        self._plan = plan
         self._begun += 1
         if self.size == 1:
             return

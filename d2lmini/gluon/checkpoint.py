@@ -13,8 +13,8 @@
                 checkpoint.save(step)
 
 A training that is killed at any moment, even within `save`, and started again gives the same bits.
-A checkpoint holds everything that the next steps depend on: but no gradients, so save between two
-steps, and no residuals of gradient compression. Of parameters that differ between devices, such as
+A checkpoint holds everything that the next steps depend on but the gradients: so save between
+two steps. Of parameters that differ between devices, such as
 BatchNorm's running means, it holds those of the first device of rank 0. (A loop over epochs is `for
 epoch in range(loader.epoch, num_epochs)`, after `restore`.)
 

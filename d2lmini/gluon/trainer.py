@@ -37,7 +37,7 @@ from typing import Any
 
 from d2lmini import kvstore as kv
 from d2lmini import optimizer as opt
-from d2lmini.base import environment
+from d2lmini.base import MXNetError, environment, explain_left_out
 from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.gluon.parameter import Parameter
@@ -56,11 +56,10 @@ class Trainer:
     """Applies an optimizer to a set of Parameters.
 
     params: a ParameterDict or dict (in the order of names) or a list of Parameters. optimizer: a
-    name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name, a KVStore or a
-    KVStoreBase; only several devices need a KVStore. update_on_kvstore: update the weights in the
-    KVStore (True) or on each device (False); None: in the KVStore, if it can run optimizers and
-    NCCL does not sum the gradients. compression_params: how gradients are compressed for a KVStore
-    'device' (`kvstore.Compression`).
+    name with `optimizer_params` as keywords, or an Optimizer. kvstore: a name or a KVStore; only
+    several devices need a KVStore. update_on_kvstore: update the weights in the KVStore (True) or
+    on each device (False); None: in the KVStore, unless NCCL sums the gradients. MXNetError for
+    compression_params, which are left out.
     """
 
     #: Mixed precision (`contrib.amp.init_trainer`): decides whether gradients overflow.
@@ -79,7 +78,8 @@ class Trainer:
         self._in_net = [self._param2idx[param.name] for param in as_given]
         for param in self._params:
             param._trainer = self
-        self._compression_params = compression_params
+        if compression_params:
+            raise MXNetError(explain_left_out("Trainer.compression_params"))
         self._contexts = self._check_contexts()
         self._entered: set[int] = set()  # own keys in a KVStore given by the user
         param_dict = dict(enumerate(self._params))
@@ -126,31 +126,21 @@ class Trainer:
             several = len(self._contexts) > 1 or wanted.startswith("dist")
             self._kvstore = kv.create(wanted) if wanted and several else None
             self._entered.clear()
-        elif wanted is None or isinstance(wanted, kv.KVStoreBase):
+        elif wanted is None or isinstance(wanted, kv.KVStore):
             self._kvstore = wanted
         else:
-            raise TypeError(f"kvstore: expected a name, a KVStoreBase or None, got {wanted!r}")
+            raise TypeError(f"kvstore: expected a name, a KVStore or None, got {wanted!r}")
         self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
-        self._spans_processes = getattr(self._kvstore, "spans_processes", False)
+        self._spans_processes = self._kvstore is not None and self._kvstore.spans_processes
         if self._spans_processes:
             self._kvstore.names = {i: param.name for i, param in enumerate(self._params)}
         on_kvstore = self._kvstore_params["update_on_kvstore"]
-        able = self._kvstore is None or self._kvstore.is_capable(kv.KVStoreBase.OPTIMIZER)
-        if on_kvstore and not able:
-            raise ValueError(
-                f"Please set update_on_kvstore=False when training with {type(self._kvstore)}: it "
-                "does not run optimizers"
-            )
-        if on_kvstore is None:
-            on_kvstore = able and environment.read("MXNET_UPDATE_ON_KVSTORE")
-            if isinstance(self._kvstore, kv.KVStore) and not self._compression_params:
-                on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
+        if on_kvstore is None and self._kvstore is not None:
+            on_kvstore = environment.read("MXNET_UPDATE_ON_KVSTORE")
+            on_kvstore = on_kvstore and not self._kvstore.has_sums(self._contexts)
         self._update_on_kvstore = bool(on_kvstore) and self._kvstore is not None
-        if self._kvstore is not None:
-            if self._compression_params:
-                self._kvstore.set_gradient_compression(self._compression_params)
-            if self._update_on_kvstore:
-                self._kvstore.set_optimizer(self._optimizer)
+        if self._update_on_kvstore:
+            self._kvstore.set_optimizer(self._optimizer)
         self._kv_initialized = True
 
     def _init_params(self) -> None:
@@ -169,9 +159,6 @@ class Trainer:
         self._params_to_init = [param for param in self._params_to_init if param._deferred_init]
 
     def _enter(self, store: Any, key: int, copies: list[NDArray]) -> None:
-        if not isinstance(store, kv.KVStore):
-            store.broadcast(key, copies[0], copies)
-            return
         # A KVStore given by the user keeps its keys across `_reset_kvstore`.
         (store._replace if key in self._entered else store.init)(key, copies[0])
         self._entered.add(key)
@@ -258,12 +245,9 @@ class Trainer:
     def _step_on_kvstore(self, batch_size: float) -> None:
         """Push the gradients to the KVStore, which updates the weights, and pull the weights."""
         keys, grads = self._gradients(batch_size)
-        if isinstance(self._kvstore, kv.KVStore):
-            self._kvstore.push(keys, grads, priority=len(keys))
-            keys.sort()
-            self._kvstore.pull(keys, [self._params[i]._data for i in keys])
-        else:
-            self._pushpull(keys, grads, [self._params[i].list_data() for i in keys])
+        self._kvstore.push(keys, grads, priority=len(keys))
+        keys.sort()
+        self._kvstore.pull(keys, [self._params[i]._data for i in keys])
 
     def _allreduce_grads(self, batch_size: float | None) -> None:
         """Replace the gradients by their sums over devices and processes. batch_size: that of the
@@ -271,17 +255,9 @@ class Trainer:
         if self._kvstore is None:
             return
         keys, grads = self._gradients(batch_size)
-        if isinstance(self._kvstore, kv.KVStore):
-            # Outside `step`, the call waits for all sums over processes.
-            how = {"in_turns": batch_size is not None} if self._spans_processes else {}
-            self._kvstore.pushpull(keys, grads, priority=len(keys), **how)
-        else:
-            self._pushpull(keys, grads, grads)
-
-    def _pushpull(self, keys: list[int], grads: list[Any], outs: list[Any]) -> None:
-        """Call a KVStore of the user's own, which takes one key at a time."""
-        for nth, (key, parts, out) in enumerate(zip(keys, grads, outs)):
-            self._kvstore.pushpull(key, parts, out=out, priority=-nth)
+        # Outside `step`, the call waits for all sums over processes.
+        how = {"in_turns": batch_size is not None} if self._spans_processes else {}
+        self._kvstore.pushpull(keys, grads, priority=len(keys), **how)
 
     def _gradients(self, batch_size: float | None) -> tuple[list[int], list[list[NDArray]]]:
         """The keys of the trainable parameters and their gradients on all devices, in the order of
@@ -359,8 +335,7 @@ class Trainer:
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
-            if isinstance(self._kvstore, kv.KVStore):
-                self._optimizer = self._kvstore._updater.optimizer
+            self._optimizer = self._kvstore._updater.optimizer
         else:
             states = Path(fname).read_bytes()
             for updater in self._updaters:

@@ -19,15 +19,14 @@ from typing import Any
 from d2lmini import addons
 from d2lmini.base import MXNetError
 from d2lmini.base.callsite import warn
-from d2lmini.kvstore.local import DEVICE, LOCAL, Compression, KVStore, KVStoreBase
+from d2lmini.kvstore.local import DEVICE, LOCAL, KVStore
 
-__all__ = ["Compression", "DistKVStore", "KVStore", "KVStoreBase", "create", "thin_link"]
+__all__ = ["DistKVStore", "KVStore", "create"]
 
 
 def create(name: str = "local") -> Any:
     """A KVStore: 'local' sums on the CPU, 'device' and 'nccl' on the devices (see `local`);
-    'dist_sync' over all processes of a job (in the add-on `distributed`). Or the name of a
-    registered class (`KVStoreBase.register`).
+    'dist_sync' over all processes of a job (in the add-on `distributed`).
 
     Another name warns and gives a store that works as 'local', as in MXNet. MXNetError if something
     that the store needs is missing.
@@ -35,8 +34,6 @@ def create(name: str = "local") -> Any:
     if not isinstance(name, str):
         raise TypeError("name must be a string")
     kind = name.lower()
-    if kind in KVStoreBase.kv_registry:
-        return KVStoreBase.kv_registry[kind]()
     if kind.startswith("dist"):
         store = addons.find("kvstore.dist")(kind)
         if store is not None:

@@ -14,31 +14,20 @@ A gradient is sent as soon as backward has written it, because the copy depends 
 meanwhile the device goes on with backward. A float sum depends on the order of its terms: the
 order is that of the list, whatever arrives first, so two runs agree to the bit.
 
-**Gradient compression**: smaller gradients on the links.
-
-    2bit   +threshold, -threshold or 0, the rest kept for the next step: a sixteenth of float32
-    fp16   float16: half of float32
-
 >>> from d2lmini import cpu, kvstore, nd
 >>> kv = kvstore.create("device")
->>> kv.set_gradient_compression({"type": "2bit", "threshold": 0.5})
 >>> kv.init("w", nd.zeros(2))
 >>> out = nd.zeros(2)
->>> for _ in range(2):                                # the second time 0.3 + 0.3 >= 0.5
-...     kv.pushpull("w", [nd.full(2, 0.3, ctx=cpu(i)) for i in range(2)], out)
-...     out.asnumpy().tolist()
-[0.0, 0.0]
-[1.0, 1.0]
-
-Every device's part is compressed, also that of the device which computes the sum, so that results
-do not depend on the place of the sum. MXNet has 2bit only.
+>>> kv.pushpull("w", [nd.full(2, 0.25, ctx=cpu(i)) for i in range(2)], out)
+>>> out.asnumpy().tolist()
+[0.5, 0.5]
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -62,131 +51,17 @@ Key = Any  # int or str
 Pairs = list[tuple[Key, list[NDArray]]]
 
 
-class KVStoreBase:
-    """A store of values by key: the interface that a Trainer needs, so that programs can define
-    their own. A subclass defines `broadcast` and `pushpull`; if it runs the optimizer, also
-    `is_capable`, `set_optimizer` and both `..._optimizer_states`.
-
-    >>> from d2lmini import cpu, gluon, kvstore, nd
-    >>> @kvstore.KVStoreBase.register
-    ... class Telling(kvstore.KVStoreBase):
-    ...     def broadcast(self, key, value, out, priority=0):
-    ...         for x in out:
-    ...             x[:] = value
-    ...     def pushpull(self, key, value, out=None, priority=0):
-    ...         print("sum of key", key)
-    ...         total = nd.add_n(*value)
-    ...         for x in value if out is None else out:
-    ...             x[:] = total
-    >>> weight = gluon.Parameter("w", shape=(2,), init="ones")
-    >>> weight.initialize(ctx=[cpu(0), cpu(1)])
-    >>> trainer = gluon.Trainer([weight], "sgd", kvstore="telling")
-    >>> trainer.step(1, ignore_stale_grad=True)
-    sum of key 0
-
-    After `mxnet.kvstore.KVStoreBase`.
-    """
-
-    #: A capability for `is_capable`: the store runs the optimizer.
-    OPTIMIZER = "optimizer"
-    #: Classes by their names in lower case, for `create`.
-    kv_registry: ClassVar[dict[str, type]] = {}
-
-    #: True if it sums over several processes (then `broadcast` takes lists of keys).
-    spans_processes = False
-    rank = 0
-    num_workers = 1
-    #: Its name.
-    type: Any = "custom"
-
-    @staticmethod
-    def register(klass: Any) -> Any:
-        """A class decorator: `create` finds the class by its name from now on, in any case."""
-        KVStoreBase.kv_registry[klass.__name__.lower()] = klass
-        return klass
-
-    @staticmethod
-    def is_capable(capability: str) -> bool:
-        """True if the store has `capability` (`OPTIMIZER`)."""
-        return False
-
-    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """Make `value` the value of `key`, and copy it to the arrays of `out`, which may include
-        `value`."""
-        raise self._lacks("broadcast")
-
-    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Write the sum of the arrays of `value` into those of `out`, or of `value`. A store that
-        runs the optimizer takes the sum as a gradient and copies the new value to `out`."""
-        raise self._lacks("pushpull")
-
-    def set_optimizer(self, optimizer: Any) -> None:
-        """Run this optimizer in `pushpull`."""
-        raise self._lacks("set_optimizer")
-
-    def save_optimizer_states(
-        self, fname: str | os.PathLike[str], dump_optimizer: bool = False
-    ) -> None:
-        """Write the states of the optimizer to a file."""
-        raise self._lacks("save_optimizer_states")
-
-    def load_optimizer_states(self, fname: str | os.PathLike[str]) -> None:
-        """Read them again."""
-        raise self._lacks("load_optimizer_states")
-
-    def _lacks(self, name: str) -> NotImplementedError:
-        return NotImplementedError(f"{name}: {type(self).__name__} does not define it")
-
-
-class Compression:
-    """How gradients are compressed: `params` is {'type': '2bit' or 'fp16', 'threshold': the value
-    that 2bit sends}. MXNetError for other params, and at `send` for non-float gradients."""
-
-    def __init__(self, params: Any):
-        if not isinstance(params, dict):
-            raise TypeError(
-                "gradient compression: expected a dict like {'type': '2bit', 'threshold': 0.5}, "
-                f"got {params!r}"
-            )
-        unknown = set(params) - {"type", "threshold"}
-        if unknown or params.get("type") not in ("2bit", "fp16"):
-            raise MXNetError(
-                f"gradient compression {params!r}: 'type' is one of 2bit, fp16, and the only other "
-                "key is 'threshold'"
-            )
-        self.kind: str = params["type"]
-        self.threshold = float(params.get("threshold", 0.5))
-        if not self.threshold > 0:
-            raise MXNetError(f"gradient compression: threshold is above 0, got {self.threshold}")
-        self._residuals: dict[Any, NDArray] = {}
-
-    def __repr__(self) -> str:
-        return f"<compression {self.kind}, threshold {self.threshold}>"
-
-    def send(self, who: Any, x: NDArray, ctx: Context) -> NDArray:
-        """The gradient `x` as it arrives on `ctx`. `who`: the owner of the residual, a key and the
-        number of the device."""
-        dtype = np.dtype(x.dtype)
-        if dtype.kind != "f":
-            raise MXNetError(f"gradient compression: needs floating gradients, got {dtype.name}")
-        if self.kind == "fp16":
-            return _to(x.astype("float16"), ctx).astype(dtype)
-        residual = self._residuals.get(who)
-        if residual is None or (residual.shape, residual.dtype) != (x.shape, x.dtype):
-            residual = registry["zeros_like"](x)
-        residual = self._residuals[who] = residual.as_in_context(x.context)
-        sent = registry["_quantize_2bit"](x, residual, threshold=self.threshold)
-        return registry["_dequantize_2bit"](
-            _to(sent, ctx), shape=x.shape, threshold=self.threshold, dtype=dtype
-        )
-
-
-class KVStore(KVStoreBase):
+class KVStore:
     """Values by key, in one process; see this module.
 
     Keys may be lists, and the arrays of each key one or a list. With several keys in one call the
     first key has `priority`, each next key one less.
     """
+
+    #: True if it sums over several processes (then `broadcast` takes lists of keys).
+    spans_processes = False
+    rank = 0
+    num_workers = 1
 
     def __init__(self, kind: str = "local"):
         self.type = kind
@@ -195,18 +70,9 @@ class KVStore(KVStoreBase):
         self._held: dict[Context, int] = {}  # bytes of these values on each device
         self._key_type: type | None = None
         self._updater: Any = None
-        self._compression: Compression | None = None
 
     def __repr__(self) -> str:
         return f"<KVStore {self.type}, {len(self._store)} keys>"
-
-    @staticmethod
-    def is_capable(capability: str) -> bool:
-        """True: the store can run the optimizer. ValueError for any other capability, as in
-        MXNet."""
-        if capability.lower() != KVStoreBase.OPTIMIZER:
-            raise ValueError(f"Unknown capability: {capability}")
-        return True
 
     def barrier(self) -> None:
         """Wait for all processes: returns at once, since there is one. To wait for the devices, use
@@ -233,9 +99,9 @@ class KVStore(KVStoreBase):
             for k, values in self._pairs("push", key, value):
                 value = self._at_home(k, values)
                 if self._updater is None:
-                    _add(self._parts(k, values, value._ctx), value)
+                    _add(_on(value._ctx, values), value)
                 else:
-                    sums.append((k, total_of(self._parts(k, values, value._ctx)), value))
+                    sums.append((k, total_of(_on(value._ctx, values)), value))
                 thread_state.priority -= 1  # the scope restores it
         if sums:
             with engine.prioritized(priority):
@@ -259,7 +125,7 @@ class KVStore(KVStoreBase):
         allreduce by NCCL if it is installed."""
         out = value if out is None else out
         self._pairs("pull", key, out)  # wrong ones are refused before the push
-        if self._spreads and self._updater is None and self._compression is None:
+        if self._spreads and self._updater is None:
             key, value, out = self._reduce_by_library(key, value, out, priority)
         self.push(key, value, priority)
         self.pull(key, out, priority)
@@ -270,6 +136,7 @@ class KVStore(KVStoreBase):
         self.pull(key, out, priority)
 
     row_sparse_pull = LeftOut()
+    set_gradient_compression = LeftOut()
 
     # -- sums --------------------------------------------------------------------------------------
 
@@ -325,13 +192,6 @@ class KVStore(KVStoreBase):
             if _place(value.context) != home:
                 value = self._store[key] = value.copyto(home)
         return value
-
-    def _parts(self, key: Key, values: list[NDArray], ctx: Context) -> list[NDArray]:
-        """The arrays of all devices, copied to `ctx`."""
-        if self._compression is not None:
-            send = self._compression.send
-            return [send((key, i), x, ctx) for i, x in enumerate(values)]
-        return [_to(x, ctx) for x in values]
 
     def _update(self, sums: list[tuple[Key, NDArray, NDArray]]) -> None:
         if not isinstance(self._updater, opt.Updater):
@@ -405,17 +265,6 @@ class KVStore(KVStoreBase):
 
     _set_updater = set_updater
 
-    def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Compress pushed arrays (see `Compression`): {'type': '2bit', 'threshold': 0.5} or
-        {'type': 'fp16'}. MXNetError for a store other than 'device', as in MXNet, and for invalid
-        parameters."""
-        if not self._spreads:
-            raise MXNetError(
-                "Gradient compression is not supported for this type of kvstore: "
-                f"{self.type!r}; create('device') supports it"
-            )
-        self._compression = Compression(compression_params)
-
     def save_optimizer_states(
         self, fname: str | os.PathLike[str], dump_optimizer: bool = False
     ) -> None:
@@ -430,9 +279,9 @@ class KVStore(KVStoreBase):
             self._updater.set_states(file.read(), fname)
 
 
-def _to(x: NDArray, ctx: Context) -> NDArray:
-    """`x` on `ctx`, without a copy between CPU contexts, which share their memory."""
-    return x if x._ctx.is_cpu and ctx.is_cpu else x.as_in_context(ctx)
+def _on(ctx: Context, values: list[NDArray]) -> list[NDArray]:
+    """The arrays on `ctx`, without a copy between CPU contexts, which share their memory."""
+    return [x if x._ctx.is_cpu and ctx.is_cpu else x.as_in_context(ctx) for x in values]
 
 
 def _place(ctx: Context) -> Context:

@@ -29,20 +29,7 @@ def randn(*shape, loc=0, scale=1, **kwargs) -> NDArray:
     return normal(loc, scale, shape, **kwargs)
 
 
-def multinomial(
-    data: NDArray, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32"
-) -> Any:
-    """Indices drawn with the probabilities in the last axis of data; with get_prob also the log
-    of each index's probability."""
-    shape = () if shape is None else shape
-    return registry["_sample_multinomial"](data, shape, get_prob, dtype, out=out)
-
-
-def shuffle(data: NDArray, out: Any = None) -> NDArray:
-    """The rows of data in random order."""
-    return registry["_shuffle"](data, out=out)
-
-
+multinomial, shuffle = registry["_sample_multinomial"], registry["_shuffle"]
 uniform_like = registry["_random_uniform_like"]
 normal_like = registry["_random_normal_like"]
 

@@ -32,13 +32,14 @@ in, a pair (device type, device id), which is written as given and returned on l
 The layout was worked out from files written by MXNet 1.9.1; tests/data/params keeps some.
 """
 
-import io
+from __future__ import annotations
+
 import math
 import os
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -47,16 +48,9 @@ from d2lmini.base.dtypes import BFLOAT16, DTYPES, dtype_of, flag_of
 from d2lmini.base.util import is_np_shape
 from d2lmini.device import files
 
-Shape: TypeAlias = tuple[int, ...]
-Array: TypeAlias = np.ndarray[Any, Any]
-DType: TypeAlias = np.dtype[Any]
-DeviceCode: TypeAlias = tuple[int, int]
-Entry: TypeAlias = tuple[Array, DeviceCode]
-FileName: TypeAlias = str | os.PathLike[str]
-Bytes: TypeAlias = bytes | bytearray | memoryview
-
-# The first number of a pair (device type, device id).
-DEVICE_TYPES = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+#: An array, and its context as (device type, device id).
+Entry = tuple[np.ndarray, tuple[int, int]]
+FileName = str | os.PathLike[str]
 
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -82,16 +76,9 @@ def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
     """The bytes of a `.params` file with these arrays, named or (names=()) as a plain list.
 
     Big-endian input is written little-endian; arrays that are not contiguous are copied first.
-    MXNetError for a dtype that is not in DTYPES; ValueError when the names are neither empty nor
-    one per array, or a name holds NUL (MXNet would cut it there) or a lone surrogate.
+    MXNetError for a dtype that is not in DTYPES; ValueError for a name with a lone surrogate.
     """
     return b"".join(_chunks(arrays, names))
-
-
-def _file_error(words: str, error: OSError) -> FileError:
-    problem = FileError(f"{words}: {error.strerror or error}")
-    problem.errno = error.errno
-    return problem
 
 
 def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) -> None:
@@ -105,40 +92,31 @@ def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) ->
         raise _file_error(f"save: cannot write {fname!r}", error) from error
 
 
-def _version(arrays: Sequence[Array]) -> int:
-    """The version of the records of one file."""
-    return _V3 if is_np_shape() or any(array.ndim == 0 for array in arrays) else _V2
+def _file_error(words: str, error: OSError) -> FileError:
+    problem = FileError(f"{words}: {error.strerror or error}")
+    problem.errno = error.errno
+    return problem
 
 
 def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | memoryview]:
     """The file in pieces, in order; the elements of each array are one memoryview."""
-    if names and len(names) != len(arrays):
-        raise ValueError(f"save: {len(arrays)} arrays but {len(names)} names; need one each, or ()")
-    encoded = [_encode(name) for name in names]  # check the names before any work
-    version = _version([array for array, _ in arrays])
+    version = _V3 if is_np_shape() or any(array.ndim == 0 for array, _ in arrays) else _V2
     yield struct.pack("<QQQ", _LIST_MAGIC, 0, len(arrays))
-    for i, (array, device) in enumerate(arrays):
-        yield from _record(array, device, version, _title(i, names))
-    yield struct.pack("<Q", len(encoded))
-    for raw in encoded:
+    for array, device in arrays:
+        yield from _record(array, device, version)
+    yield struct.pack("<Q", len(names))
+    for name in names:
+        raw = name.encode()
         yield struct.pack("<Q", len(raw)) + raw
 
 
-def _encode(name: str) -> bytes:
-    if "\0" in name:
-        raise ValueError(f"save: the name {name!r} holds a NUL character, where MXNet would cut it")
-    return name.encode("utf-8")
-
-
 def _record(
-    array: Array, device: DeviceCode, version: int, title: str
+    array: np.ndarray, device: tuple[int, int], version: int
 ) -> Iterator[bytes | memoryview]:
     flag = flag_of(array.dtype)
     if flag is None:
         known = ", ".join(map(str, DTYPES))
-        raise MXNetError(f"save: {title} is {array.dtype}; cast it to one of {known}")
-    if device[0] not in DEVICE_TYPES:
-        raise ValueError(f"save: {title} has device type {device[0]}, need one of {DEVICE_TYPES}")
+        raise MXNetError(f"save: an array is {array.dtype}; cast it to one of {known}")
     head = struct.pack("<IiI", version, _DENSE, array.ndim)
     dims = struct.pack(f"<{array.ndim}q", *array.shape)
     yield head + dims + struct.pack("<iii", *device, flag)
@@ -153,37 +131,33 @@ def load(fname: FileName) -> tuple[list[Entry], list[str]]:
     """Read a `.params` file: its arrays, each with the context it was saved from, and its names.
 
     The names are [] when the file holds a plain list; an empty file ([] or {}) gives ([], []).
-    Each array is filled straight from the file, without a second copy. Nothing is allocated before
-    the file is known to hold the bytes for it. Bytes after the names are ignored, as in MXNet.
-    FileError when the file cannot be opened; MXNetError when it is cut short, damaged or of another
-    format (the message names file, byte and expectation), or holds sparse arrays.
+    The arrays are read-only views of the file's bytes. Bytes after the names are ignored, as in
+    MXNet. FileError when the file cannot be opened; MXNetError when it is cut short, damaged or of
+    another format (the message names file, byte and expectation), or holds sparse arrays.
     """
     path = os.fspath(fname)
     try:
-        with open(path, "rb") as f:
-            stream = f if f.seekable() else io.BytesIO(f.read())
-            return _read_list(_Reader(stream, f"load: {path!r}"))
+        with open(path, "rb") as file:
+            content = file.read()
     except OSError as error:
         raise _file_error(f"load: cannot read {path!r}", error) from error
+    return _read_list(_Reader(content, f"load: {path!r}"))
 
 
-def load_frombuffer(buf: Bytes) -> tuple[list[Entry], list[str]]:
-    """Read the bytes of a `.params` file, like `load`. No array shares memory with `buf`."""
-    # BytesIO shares the memory of a bytes object and copies any other.
-    return _read_list(_Reader(io.BytesIO(buf), "load_frombuffer: buffer"))
+def load_frombuffer(buf: Any) -> tuple[list[Entry], list[str]]:
+    """Read the bytes of a `.params` file, like `load`."""
+    return _read_list(_Reader(buf, "load_frombuffer: buffer"))
 
 
 class _Reader:
-    """A cursor over a stream that knows how many bytes are left and how to describe an error."""
+    """A cursor over bytes that knows how many are left and how to describe an error."""
 
-    def __init__(self, stream: BinaryIO, label: str) -> None:
-        self.stream = stream
+    def __init__(self, content: Any, label: str) -> None:
+        self.content = memoryview(content).toreadonly()
         self.label = label  # function and file for messages: "load: 'mlp.params'"
         self.part = "list header"
-        self.at = 0  # position in the stream
+        self.at = 0
         self.field = 0  # where the last requested field began
-        self.size = stream.seek(0, os.SEEK_END)
-        stream.seek(0)
 
     def fail(self, text: str) -> NoReturn:
         raise MXNetError(f"{self.label}, byte {self.field} ({self.part}): {text}")
@@ -191,20 +165,17 @@ class _Reader:
     def need(self, nbytes: int, what: str) -> None:
         """Begin a field. Every reader of a size from the file checks the size here first."""
         self.field = self.at
-        left = self.size - self.at
+        left = len(self.content) - self.at
         if nbytes > left:
             self.fail(
                 f"expected {nbytes} bytes for {what}, only {left} are left; "
                 "the file is cut short, damaged, or not a .params file"
             )
 
-    def take(self, nbytes: int, what: str) -> bytes:
+    def take(self, nbytes: int, what: str) -> memoryview:
         self.need(nbytes, what)
-        raw = self.stream.read(nbytes)
-        if len(raw) != nbytes:
-            self.fail(f"the file shrank while it was read ({what})")
         self.at += nbytes
-        return raw
+        return self.content[self.field : self.at]
 
     def unpack(self, layout: str, what: str) -> tuple[int, ...]:
         return struct.unpack(layout, self.take(struct.calcsize(layout), what))
@@ -214,28 +185,21 @@ class _Reader:
 
 
 def _read_list(r: _Reader) -> tuple[list[Entry], list[str]]:
-    _check_magic(r)
+    magic = r.take(min(8, len(r.content)), "the list magic").tobytes()
+    if magic != struct.pack("<Q", _LIST_MAGIC):
+        hints = [hint for start, hint in _FOREIGN.items() if magic.startswith(start)]
+        guess = f"; this looks like {hints[0]}" if hints else ""
+        r.fail(
+            "expected the list magic of a .params file, 12 01 and six zeros; found "
+            f"{magic.hex(' ') or 'nothing'}{guess}"
+        )
     r.unpack("<Q", "the reserved word")
     count = r.one("<Q", "the number of arrays")
     r.need(count * _MIN_RECORD_BYTES, f"{count} arrays")
-    entries: list[Entry] = []
+    entries = []
     for i in range(count):
         r.part = f"array {i}"
         entries.append(_read_record(r))
-    return entries, _read_names(r, count)
-
-
-def _check_magic(r: _Reader) -> None:
-    raw = r.take(min(8, r.size), "the list magic")
-    if raw == struct.pack("<Q", _LIST_MAGIC):
-        return
-    hints = [hint for start, hint in _FOREIGN.items() if raw.startswith(start)]
-    guess = f"; this looks like {hints[0]}" if hints else ""
-    found = raw.hex(" ") or "nothing"
-    r.fail(f"expected the list magic of a .params file, 12 01 and six zeros; found {found}{guess}")
-
-
-def _read_names(r: _Reader, count: int) -> list[str]:
     r.part = "names"
     number = r.one("<Q", "the number of names")
     if number not in (0, count):
@@ -243,12 +207,12 @@ def _read_names(r: _Reader, count: int) -> list[str]:
     names = []
     for i in range(number):
         r.part = f"name {i}"
-        raw = r.take(r.one("<Q", "the length of the name"), "the name")
+        raw = r.take(r.one("<Q", "the length of the name"), "the name").tobytes()
         try:
-            names.append(raw.decode("utf-8"))
+            names.append(raw.decode())
         except UnicodeDecodeError:
             r.fail(f"expected UTF-8, found {raw[:40]!r}; damaged")
-    return names
+    return entries, names
 
 
 def _read_record(r: _Reader) -> Entry:
@@ -262,53 +226,24 @@ def _read_record(r: _Reader) -> Entry:
             )
         if storage != _DENSE:
             r.fail(f"expected storage type 0, 1 or 2, found {storage}; damaged")
-        # V2 with ndim 0 was a scalar: MXNet 1.9.1 writes its context, flag and element too.
-        shape = _read_shape(r)
-    else:
-        shape = _read_shape(r) if magic == _V1 else _read_dims(r, magic, "I")
-        if not shape:
-            r.fail("expected at least one dimension; this array was never given a shape")
-    device_type, device_id = r.unpack("<ii", "the context")
-    dtype = _read_dtype(r)
-    return _read_elements(r, shape, dtype), (device_type, device_id)
-
-
-def _read_shape(r: _Reader) -> Shape:
-    return _read_dims(r, r.one("<I", "ndim"), "q")
-
-
-def _read_dims(r: _Reader, ndim: int, letter: str) -> Shape:
+    ndim = r.one("<I", "ndim") if magic in (_V1, _V2, _V3) else magic
     if ndim > _MAX_NDIM:
         r.fail(f"expected a magic, or ndim <= {_MAX_NDIM}; found {ndim:#x}; damaged")
-    shape = r.unpack(f"<{ndim}{letter}", f"{ndim} dimensions")
+    # V2 with ndim 0 was a scalar: MXNet 1.9.1 writes its context, flag and element too.
+    if not ndim and magic not in (_V2, _V3):
+        r.fail("expected at least one dimension; this array was never given a shape")
+    shape = r.unpack(f"<{ndim}{'I' if magic == ndim else 'q'}", f"{ndim} dimensions")
     # Zeros count as ones: NumPy refuses (0, 2**62) too.
     if any(d < 0 for d in shape) or math.prod(max(d, 1) for d in shape) * 8 > sys.maxsize:
         r.fail(f"expected a shape, found {shape}; damaged")
-    return shape
-
-
-def _read_dtype(r: _Reader) -> DType:
+    device_type, device_id = r.unpack("<ii", "the context")
     flag = r.one("<i", "the type flag")
     dtype = dtype_of(flag)
     if dtype is None:
         known = ", ".join(f"{i} {dtype}" for i, dtype in enumerate(DTYPES))
         r.fail(f"expected a type flag, one of {known}, {BFLOAT16} bfloat16; found {flag}")
-    return dtype
-
-
-def _read_elements(r: _Reader, shape: Shape, dtype: DType) -> Array:
     what = f"the elements of a {dtype} array of shape {shape}"
-    r.need(math.prod(shape) * dtype.itemsize, what)
-    out = np.empty(shape, dtype)
-    raw = out.reshape(-1).view(np.uint8)
-    # readinto of a buffered file or of BytesIO stops short only at the end of the file.
-    if r.stream.readinto(raw.data) != raw.size:  # type: ignore[attr-defined]
-        r.fail(f"the file shrank while it was read ({what})")
-    r.at += raw.size
-    if dtype == np.bool_:
-        np.minimum(raw, 1, out=raw)  # NumPy's only true value is 1
-    return out
-
-
-def _title(i: int, names: Sequence[str]) -> str:
-    return f"array {i} {names[i]!r}" if names else f"array {i}"
+    raw = np.frombuffer(r.take(math.prod(shape) * dtype.itemsize, what), np.uint8)
+    # NumPy's only true value is 1.
+    array = raw != 0 if dtype == np.bool_ else raw.view(dtype)
+    return array.reshape(shape), (device_type, device_id)

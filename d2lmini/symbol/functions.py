@@ -98,6 +98,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         labels[key] = str(kwargs.pop(key))
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
+    for word in ("inplace", "copy"):  # arrays take these: whether the result shares the memory
+        kwargs.pop(word, None)
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = modes.tracing is not None
     if not op.symbolic and not in_trace:
@@ -260,28 +262,15 @@ def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
     return compose(registry["reshape"], (self,), kwargs, "reshape")
 
 
-def astype(self: Symbol, dtype: Any, copy: bool = True, **kwargs: Any) -> Any:
-    """Convert to `dtype`."""
-    return compose(registry["Cast"], (self,), {"dtype": dtype, **kwargs}, "cast")
-
-
-def _without_inplace(name: str) -> Function:
-    """A method that accepts `inplace` (a view, for arrays) and ignores it."""
-    function = function_of(registry[name], name)
-
-    def method(self: Any, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__, method.__doc__ = name, function.__doc__
-    return method
-
-
 _methods = {
-    **{name: function_of(registry[name], name) for name in METHODS},
-    **{name: _without_inplace(name) for name in ("expand_dims", "squeeze", "flatten")},
+    **{
+        name: function_of(registry[name], name)
+        for name in (*METHODS, "expand_dims", "squeeze", "flatten")
+    },
+    "astype": function_of(registry["Cast"], "cast"),
     "copy": function_of(registry["_copy"], "_copy"),
     "detach": function_of(registry["BlockGrad"], "blockgrad"),
-    "reshape": reshape, "astype": astype,
+    "reshape": reshape,
 }  # fmt: skip
 for _name, _function in _methods.items():
     setattr(Symbol, _name, _function)

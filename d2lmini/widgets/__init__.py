@@ -4,9 +4,8 @@ base       what all widgets share: show, update, receive messages, close; a pict
 refresher  the thread that updates live widgets, ten times a second
 watch      `d2lmini.watch()`: the engine at work, live
 stepper    `Stepper(program)`: a program operation by operation, in any legal order
-panel      controls, Run, Cancel and results (`d2l.Experiment` is a panel), and its
-           `background_job`, a run that can be cancelled
-dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f
+dial       `memory_dial(f)`: the limit on pending bytes as a slider, and its effect on f; each run
+           is a `background_job`, which can be cancelled
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A function that runs in the background of a notebook, and can be cancelled.
 
-    job = BackgroundJob(lambda job: train(net), over=print)
+    job = BackgroundJob(lambda: train(net), over=print)
     job.start()             # on its own thread; `run()`: on this thread
-    job.cancel()            # the job ends at its next wait, yield or report of progress
+    job.cancel()            # the job ends at its next wait
     job.join()
 
 No thread is ever killed. `cancel` sets a flag; the job's own thread checks the flag at and during
@@ -14,11 +14,9 @@ second `cancel` drops the tasks that have not begun, and reading their results r
 A notebook shows what a job prints on its own thread in the cell that is running at that time.
 
 >>> from d2lmini.widgets.background_job import BackgroundJob
->>> job = BackgroundJob(lambda job: [job.progress(i, 3) for i in range(3)] and "done")
->>> job.run()
-'done'
->>> job.state, job.done, job.total
-('done', 2, 3)
+>>> job = BackgroundJob(lambda: 6 * 7)
+>>> job.run(), job.state
+(42, 'done')
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from d2lmini.base import callsite
 from d2lmini.engine.scheduler import interrupts
 
 #: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
-NAME = "experiment"
+NAME = "dial"
 
 _started: weakref.WeakSet[BackgroundJob] = weakref.WeakSet()
 
@@ -47,19 +45,18 @@ class Cancelled(BaseException):
 
 
 class BackgroundJob:
-    """One run of `function(job)`; `over(job)` is called at its end, on the same thread.
+    """One run of `function()`; `over(job)` is called at its end, on the same thread.
 
     state      "new", "running", then "done", "failed" or "cancelled"
     result     the function's result, once the job is done
     problem    of a failed job: the error, and the user's line that raised it, as text
-    done, total    the progress that the job has reported; total is None if unknown
     begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all its
                           pushed tasks were computed
     """
 
     def __init__(
         self,
-        function: Callable[[BackgroundJob], Any],
+        function: Callable[[], Any],
         over: Callable[[BackgroundJob], object] | None = None,
     ) -> None:
         self.function = function
@@ -67,8 +64,6 @@ class BackgroundJob:
         self.state = "new"
         self.result: Any = None
         self.problem = ""
-        self.done: float = 0
-        self.total: float | None = None
         self.begin_s = 0.0
         self.elapsed_s = 0.0
         self._asked = 0  # cancel requests so far,
@@ -133,7 +128,7 @@ class BackgroundJob:
         mine = threading.get_ident()
         before, interrupts[mine] = interrupts.get(mine), self.check
         try:
-            self.result = self.function(self)
+            self.result = self.function()
             engine.waitall()
             self.state = "done"
         except Exception:
@@ -171,7 +166,7 @@ class BackgroundJob:
         forever."""
         interrupts[threading.get_ident()] = self._drop
         try:
-            while self._asked < 3 and not engine.current.wait_idle("experiment", 0.1):
+            while self._asked < 3 and not engine.current.wait_idle("cancel", 0.1):
                 continue
         finally:
             interrupts.pop(threading.get_ident(), None)
@@ -191,13 +186,6 @@ class BackgroundJob:
         if self._asked > max(1, self._heard):
             engine.cancel_pending()
         self._heard = self._asked
-
-    def progress(self, done: float, total: float | None = None) -> None:
-        """Report progress, such as `progress(3, 10)`. Raises Cancelled if the job was cancelled."""
-        self.done, self.total = done, total
-        if self._asked:
-            self._drop()
-            raise Cancelled
 
 
 def describe_error(error: BaseException) -> str:

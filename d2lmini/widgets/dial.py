@@ -16,13 +16,19 @@ engine has its own. Each run reports the peak of pending bytes, the peak of arra
 time; during a run both curves are live, and the slider may be moved.
 
 In a script, a test or a saved notebook there are only the printed lines and the picture.
+
+The view (`js/dial.js`) shows the state that `whole` returns, and sends button presses. Nothing
+runs in a callback: presses go to the refresher's thread, which starts a run on its own thread
+(`background_job`) or cancels it, so a dial responds while a cell computes. One run at a time.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -36,8 +42,7 @@ from d2lmini.draw.timeline import STYLES, plot_of
 from d2lmini.engine.budget import default_limit
 from d2lmini.profiler.summary import in_time
 from d2lmini.widgets.background_job import BackgroundJob
-from d2lmini.widgets.base import Message
-from d2lmini.widgets.panel import Control, Panel
+from d2lmini.widgets.base import Message, Widget
 
 #: The slider's positions between two powers of ten.
 LADDER = (1, 1.5, 2, 3, 5, 7)
@@ -76,42 +81,111 @@ class DialRun:
     points: list[Point] = field(default_factory=list)
 
 
-class MemoryDial(Panel):
-    """The slider of `memory_dial`. `runs`: the `DialRun`s since the last `clear`."""
+class MemoryDial(Widget):
+    """The slider of `memory_dial`.
 
-    samples = True
-    turns = True
+    runs      the `DialRun`s since the last `clear`
+    limit_mb  where the slider stands
+    places    all its positions, in MB
+    """
+
+    script = "dial"
 
     def __init__(self, f: Callable[[], object]):
+        super().__init__()
         self.words = f"memory dial of {getattr(f, '__name__', type(f).__name__)}"
         self.runs: list[DialRun] = []
         self._f = f
+        self._job: BackgroundJob | None = None
+        self._begin_lock = threading.Lock()
         self._now: DialRun | None = None
         self._last = DialRun(0, 0)  # whose curve the view shows
         self._begin_s = 0.0
-        super().__init__([_control((engine.current.budget.limit or default_limit()) / 1e6)])
+        self._drawn: DrawnPicture | None = None
+        self._drawing = threading.Lock()
+        self.turn((engine.current.budget.limit or default_limit()) / 1e6)
 
-    # -- a run, as `Panel` asks for it -------------------------------------------------------------
+    # -- runs --------------------------------------------------------------------------------------
 
-    def turned(self, values: dict[str, Any]) -> None:
-        """Apply a moved slider: a limit in MB. ValueError for 0 and below."""
-        megabytes = values["limit"]
+    def turn(self, megabytes: float) -> None:
+        """Move the slider to a limit in MB, for a run in progress too. ValueError below 0."""
         if not megabytes > 0:
             raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")
-        self.controls = (_control(megabytes),)
+        self.places, self.limit_mb = _places(megabytes)
         if self._now is not None:
             self._now.turned = True
             self._take_peaks(self._now)  # a new limit begins a new count
             engine.limit_pending(int(1e6 * megabytes))
 
-    def work(self, job: BackgroundJob, values: dict[str, Any]) -> DialRun:
+    @property
+    def running(self) -> bool:
+        """True while a run is in progress."""
+        return self._job is not None and self._job.alive
+
+    def start(self, limit: float | None = None) -> None:
+        """Begin a run in the background with a limit in MB (None: where the slider stands), as the
+        Run button does. RuntimeError while a run is in progress."""
+        self._begin(limit).start()
+
+    def run(self, limit: float | None = None) -> DialRun:
+        """Run on this thread, `run(limit=50)` with a limit of 50 MB; print the result. Errors pass
+        through."""
+        job = self._begin(limit)
+        try:
+            run: DialRun = job.run()
+            self._note(run)
+        finally:
+            self.still()
+        print(self.told(run))
+        return run
+
+    def cancel(self) -> None:
+        """Cancel the run in progress, if any; see `BackgroundJob.cancel`."""
+        if self._job is not None:
+            self._job.cancel()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no run is in progress; False at the timeout."""
+        return self._job is None or self._job.join(timeout_s)
+
+    def clear(self) -> None:
+        """Forget the runs, as the Clear button does."""
+        with self._drawing:
+            self.runs.clear()
+            self._last = DialRun(0, 0)
+            self._drawn = None
+        if self._front is not None:
+            self.still()
+
+    def close(self) -> None:
+        """Cancel the run in progress, wait for its end, and close the view."""
+        if self.running:
+            self.cancel()
+            self.cancel()
+            self.wait(10)
+        super().close()
+
+    def _begin(self, limit: float | None) -> BackgroundJob:
+        """A job for a run."""
+        with self._begin_lock:
+            if self.running:
+                raise RuntimeError(
+                    f"{self.words}: a run is going on; wait() for its end or cancel() it"
+                )
+            megabytes = self.limit_mb if limit is None else limit
+            job = self._job = BackgroundJob(lambda: self._run_at(megabytes), self._over)
+            job.enter()
+        self.live()
+        return job
+
+    def _run_at(self, megabytes: float) -> DialRun:
         """One run. RuntimeError while another dial runs: there is one limit."""
         global _running
         if _running is not None and _running is not self and _running.running:
             raise RuntimeError(f"{_running.words} is running: wait for its end or cancel it")
         _running = self
-        self.turned(values)
-        run = DialRun(self.runs[-1].number + 1 if self.runs else 1, int(1e6 * values["limit"]))
+        self.turn(megabytes)
+        run = DialRun(self.runs[-1].number + 1 if self.runs else 1, int(1e6 * megabytes))
         before = engine.current.budget.limit
         for pool in _pools():
             storage.reset_peak(pool.ctx)
@@ -132,14 +206,23 @@ class MemoryDial(Panel):
             _add_peaks(run)
         return run
 
-    def note(self, job: BackgroundJob, values: dict[str, Any]) -> None:
-        self.runs.append(job.result)
+    def _over(self, job: BackgroundJob) -> None:
+        """Called on the thread of a background run that has ended."""
+        try:
+            if job.state == "done":
+                self._note(job.result)
+        except Exception as problem:
+            job.state, job.problem = "failed", f"{type(problem).__name__}: {problem}"
+        finally:
+            job.leave()
+            self.still()
 
-    def run(self, **values: Any) -> DialRun:
-        """Run on this thread, `run(limit=50)` with a limit of 50 MB; print the result."""
-        run: DialRun = super().run(**values)
-        print(self.told(run))
-        return run
+    def _note(self, run: DialRun) -> None:
+        """Keep a run that succeeded."""
+        self.runs.append(run)
+        self._drawn = None
+        if self._front is not None:
+            self.picture()  # here, because drawing would block the refresher's thread
 
     def told(self, run: DialRun) -> str:
         """A run in words, as printed."""
@@ -164,6 +247,7 @@ class MemoryDial(Panel):
     # -- what is shown -----------------------------------------------------------------------------
 
     def table(self) -> tuple[list[str], list[list[str]]]:
+        """The runs as text: the names of the columns, and a row for each run, the oldest first."""
         head = ["run", "limit", "pending at most", "in arrays at most", "time"]
         rows = [
             [
@@ -174,12 +258,18 @@ class MemoryDial(Panel):
         ]  # fmt: skip
         return [*head, "pushes that paused"], rows
 
-    def draw(self) -> DrawnPicture | None:
-        return DrawnPicture(picture_of(self.runs, self.words)) if self.runs else None
+    def picture(self) -> DrawnPicture | None:
+        with self._drawing:
+            if self._drawn is None and self.runs:
+                self._drawn = DrawnPicture(picture_of(self.runs, self.words))
+            return self._drawn
 
-    def forget(self) -> None:
-        self.runs.clear()
-        self._last = DialRun(0, 0)
+    def below(self) -> str:
+        """The table, if it says more than the printed lines."""
+        head, rows = self.table()
+        lines = ["".join(f"<th>{escape(word)}</th>" for word in head)]
+        lines += ["".join(f"<td>{escape(word)}</td>" for word in row) for row in rows]
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows[1:] else ""
 
     def changes(self) -> Message | None:
         if self._now is None:
@@ -188,8 +278,49 @@ class MemoryDial(Panel):
         return {"state": self.state(), "curve": list(self._last.points)}, []
 
     def whole(self) -> Message:
-        told, images = super().whole()
-        return {**told, "curve": list(self._last.points)}, images
+        head, rows = self.table()
+        told = {
+            "name": self.words,
+            "places": [f"{place:.6g}" for place in self.places],
+            "at": self.places.index(self.limit_mb),
+            "state": self.state(),
+            "head": head,
+            "rows": rows,
+            "curve": list(self._last.points),
+        }
+        drawn = self._drawn
+        return told, [] if drawn is None else [drawn.png]
+
+    def received(self, message: dict[str, Any]) -> None:
+        # What a view sends is not trusted: `at` becomes the nearest position of the slider.
+        kind = message.get("kind")
+        at = min(max(int(message.get("at", 0)), 0), len(self.places) - 1)
+        if kind == "turn":
+            self.turn(self.places[at])
+        elif kind == "run" and not self.running:
+            self.start(self.places[at])
+            self.say({"state": self.state()})
+        elif kind == "cancel":
+            self.cancel()
+            self.say({"state": self.state()})
+        elif kind == "clear" and not self.running:
+            self._job = None
+            self.clear()
+
+    def state(self) -> dict[str, Any]:
+        """The state of the run: for the view's buttons and line of text."""
+        job = self._job
+        if job is None:
+            return {"running": False, "text": "", "problem": ""}
+        text = self._progress(job) if job.alive else f"{job.state} in {in_time(job.elapsed_s)}"
+        return {"running": job.alive, "text": text, "problem": job.problem}
+
+    def _progress(self, job: BackgroundJob) -> str:
+        if job.stopping and (pending := engine.stats().pending):
+            return f"stopping: {pending} operations are still pending; Cancel again drops them"
+        if job.stopping:
+            return "stopping at its next wait"
+        return f"running, {time.perf_counter() - job.begin_s:.1f} s"
 
 
 def memory_dial(f: Callable[[], object], limits_mb: Sequence[float] | None = None) -> MemoryDial:
@@ -207,21 +338,21 @@ def memory_dial(f: Callable[[], object], limits_mb: Sequence[float] | None = Non
             "did you write f() for f?"
         )
     dial = MemoryDial(f)
-    for limit in [dial.controls[0].value] if limits_mb is None else limits_mb:
-        dial.run(limit=limit)
+    for limit in [None] if limits_mb is None else limits_mb:
+        dial.run(limit)
     return dial
 
 
-def _control(megabytes: float) -> Control:
-    """A slider with positions at equal ratios, among them the present limit; its end is half of the
-    available memory."""
+def _places(megabytes: float) -> tuple[list[float], float]:
+    """The slider's positions, at equal ratios up to half of the available memory, and the one of
+    this limit, which is among them."""
     most = max(default_limit() / 1e6, megabytes)
-    places = {float(f"{step * 10**power:.2g}") for power in range(7) for step in LADDER}
-    choices = sorted({place for place in places if place < most} | {float(f"{most:.3g}")})
-    nearest = min(choices, key=lambda place: abs(place / megabytes - 1))
+    steps = {float(f"{step * 10**power:.2g}") for power in range(7) for step in LADDER}
+    places = sorted({place for place in steps if place < most} | {float(f"{most:.3g}")})
+    nearest = min(places, key=lambda place: abs(place / megabytes - 1))
     if abs(nearest / megabytes - 1) > 0.02:
-        choices = sorted([*choices, nearest := megabytes])
-    return Control("limit", "choice", nearest, choices=tuple(choices), unit="MB pending at most")
+        places = sorted([*places, nearest := megabytes])
+    return places, nearest
 
 
 def _add_peaks(run: DialRun) -> None:

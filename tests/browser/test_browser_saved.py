@@ -18,9 +18,6 @@ with d2lmini.watch() as w:
     y = nd.dot(nd.ones((300, 300)), nd.ones((300, 300)))
     y.wait_to_read()
 """,
-    "experiment": """
-d2l.Experiment(lambda n=5: n * n, n=(0, 10))
-""",
     "stepper": """
 def program():
     a = nd.ones((1, 2))
@@ -38,6 +35,8 @@ d2lmini.widgets.memory_dial(train, limits_mb=[10, 1])
 """,
 }
 
+#: The number of the dial's cell.
+DIAL = list(CELLS).index("dial")
 
 WIDTHS = """place => {
   place.scrollIntoView();
@@ -92,13 +91,15 @@ def test_opened_again_with_a_new_kernel_it_shows_pictures_and_tables_and_no_erro
     page.open("again.ipynb")
     page.run_all()
     page.wait_until_done()
-    panel = page.shown(1, ".d2l-panel[data-runs='1']")
-    panel.get_by_role("slider").press("ArrowRight")
-    panel.get_by_role("button", name="Run", exact=True).click()
-    page.shown(1, ".d2l-panel[data-runs='2'][data-state=idle]")
-    stored = "() => jupyterapp.shell.currentWidget.model.toJSON().cells[1].outputs.at(-1).data"
+    dial = page.shown(DIAL, ".d2l-dial[data-runs='2']")
+    dial.get_by_role("slider").press("ArrowRight")
+    dial.get_by_role("button", name="Run", exact=True).click()
+    page.shown(DIAL, ".d2l-dial[data-runs='3'][data-state=idle]")
+    stored = (
+        f"() => jupyterapp.shell.currentWidget.model.toJSON().cells[{DIAL}].outputs.at(-1).data"
+    )
     page.wait(
-        lambda: "<td>36</td>" in str(page.page.evaluate(stored).get("text/html")), "the table"
+        lambda: "<td>1.5 MB</td>" in str(page.page.evaluate(stored).get("text/html")), "the table"
     )
     page.save()
     page.picture("live", themes=["light", "dark"])
@@ -120,9 +121,10 @@ def test_opened_again_with_a_new_kernel_it_shows_pictures_and_tables_and_no_erro
             page.wait(lambda: "not found" in page.output(0).text_content(), "the lost view")
         for number in range(len(CELLS) + 1):
             assert "model" not in page.output(number).inner_text()
-        assert page.output(1).locator("tbody tr").last.inner_text().split() == ["2", "6", "36"]
+        row = page.output(DIAL).locator("tbody tr").last.inner_text()
+        assert row.split()[:3] == ["3", "1.5", "MB"]
         assert "How many? 12" in page.output(len(CELLS)).inner_text()
-        page.picture("experiment", page.output(1))
+        page.picture("dial", page.output(DIAL))
 
 
 STATIC = """

@@ -25,7 +25,6 @@ from d2lmini.contrib import amp
 from d2lmini.contrib.amp import casts
 from d2lmini.d2l import links, training_memory
 from d2lmini.device import blas, devices, scratch
-from d2lmini.distributed import throttle
 from d2lmini.engine import scheduler, signals
 from d2lmini.gluon import block as block_module
 from d2lmini.gluon import rnn
@@ -49,7 +48,6 @@ SCOPES: dict[str, Callable[[], object]] = {
     "device.blas._SingleThreadScope": blas.alone,
     "device.scratch.loan": lambda: scratch.loan((2,), "float32"),
     "device.virtual_device.virtual_gpus": lambda: mx.virtual_gpus(1),
-    "distributed.throttle.thin_link": lambda: throttle.thin_link(1.0),
     "engine.bulk": lambda: engine.bulk(4),
     "engine.prioritized": lambda: engine.prioritized(1),
     "engine.signals.held": signals.held,
@@ -149,7 +147,6 @@ def state() -> dict[str, object]:
         "lazy": (lazy.thread_state.scope, lazy.recorder.scopes.copy()),
         "lint": waits._current,
         "devices": devices.state(),
-        "link": throttle.current(),
         "blas": blas._inside.copy(),
         "hooks": len(_net._forward_hooks),
         "cell": _cell.base_cell._modified,

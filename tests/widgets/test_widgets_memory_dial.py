@@ -60,9 +60,8 @@ def test_turned_while_it_runs(runs_ahead):
     dial = MemoryDial(lambda: [runs_ahead(0.3) for _ in range(2)])
     dial.start(limit=1000)
     until(lambda: engine.stats().pending_bytes >= 35 * MB)
-    places = [float(word) for word in dial.controls[0].describe()["choices"]]
-    dial.received({"kind": "turn", "values": {"limit": places.index(5.0)}})
-    assert dial.controls[0].value == 5 and engine.stats().limit_bytes == 5 * MB
+    dial.received({"kind": "turn", "at": dial.places.index(5.0)})
+    assert dial.limit_mb == 5 and engine.stats().limit_bytes == 5 * MB
     assert dial.wait(SOON_S)
     [run] = dial.runs
     assert run.turned and run.peak_pending > 35 * MB and run.paused > 0
@@ -102,7 +101,8 @@ def test_messages_to_the_view(runs_ahead):
     assert dial.wait(SOON_S)
     until(lambda: sent and sent[-1][0]["whole"] and sent[-1][0]["rows"])
     header, buffers = sent[-1]
-    assert header["turns"] and header["head"][1] == "limit" and len(buffers) == 1
+    assert header["places"][header["at"]] == "1000" and header["head"][1] == "limit"
+    assert len(buffers) == 1
     assert header["curve"] == dial.runs[0].points
     # What was sent in between grows to that.
     curves = [header["curve"] for header, _ in sent[:-1] if header.get("curve")]

@@ -31,16 +31,12 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from d2lmini.base.scopes import contextmanager
 from d2lmini.compat.mxnet_alias import install_as_mxnet
-
-#: The environment variable with the program's path, for child processes (see `spawned.py`).
-PROGRAM = "D2LMINI_PROGRAM"
 
 
 class Cell(NamedTuple):
@@ -88,24 +84,16 @@ def _as_main(path: str, arguments: Sequence[str], notebook: bool) -> Iterator[Mo
     module = ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins)
     folder = os.path.dirname(os.path.abspath(path))
-    before = sys.modules["__main__"], sys.argv, sys.path[:], os.environ.get(PROGRAM)
+    before = sys.modules["__main__"], sys.argv, sys.path[:]
     sys.modules["__main__"] = module
     sys.argv = [path, *arguments]
     sys.path.insert(0, folder)
     if notebook:
         vars(module)["display"] = _display
-    else:
-        # Child processes run the program again, as "__mp_main__", to find its functions; they start
-        # with the module `spawned`, which installs the alias first.
-        os.environ[PROGRAM] = os.path.abspath(path)
-        module.__spec__ = ModuleSpec("d2lmini.compat.mxnet_alias.spawned", None)
     try:
         yield module
     finally:
-        sys.modules["__main__"], sys.argv, sys.path[:], program = before
-        os.environ.pop(PROGRAM, None)
-        if program is not None:
-            os.environ[PROGRAM] = program
+        sys.modules["__main__"], sys.argv, sys.path[:] = before
 
 
 # -- errors ----------------------------------------------------------------------------------------

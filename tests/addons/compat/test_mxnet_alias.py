@@ -111,11 +111,6 @@ def test_another_d2l_comes_first(tmp_path, monkeypatch):
 def test_what_old_programs_ask_for_before_they_begin(mxnet):
     assert mxnet.__version__ == mxnet.libinfo.__version__ == "1.9.1"
     assert not mxnet.runtime.Features().is_enabled("CUDA") or mxnet.util.get_gpu_count()
-    assert mxnet.util.getenv("D2LMINI_NOT_SET") is None
-    mxnet.util.setenv("D2LMINI_NOT_SET", "1")
-    assert mxnet.util.getenv("D2LMINI_NOT_SET") == "1"
-    mxnet.util.setenv("D2LMINI_NOT_SET", None)
-    assert mxnet.util.getenv("D2LMINI_NOT_SET") is None
     with pytest.raises(NotImplementedError, match=r"libinfo\.find_lib_path is left out"):
         mxnet.libinfo.find_lib_path()
 
@@ -259,23 +254,6 @@ def test_a_traceback_begins_in_the_program(tmp_path):
         "    f(nd.ones((2, 3)))",
     ]
     assert "runner.py" not in done.stderr and "MXNetError: dot: inner sizes" in lines[-1]
-
-
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_processes_that_the_program_starts_find_mxnet(tmp_path, method):
-    if method == "forkserver" and sys.platform == "win32":
-        pytest.skip("Windows has no fork")
-    program = write(
-        tmp_path / "pool.py",
-        "import multiprocessing, mxnet as mx\n"
-        "def f(i):\n"
-        "    return mx.nd.full((2,), i).sum().asscalar()\n"
-        "if __name__ == '__main__':\n"
-        f"    with multiprocessing.get_context({method!r}).Pool(1) as pool:\n"
-        "        print(*pool.map(f, [1, 2]))\n",
-    )
-    done = command("run", program)
-    assert (done.returncode, done.stdout) == (0, "2.0 4.0\n"), done.stderr
 
 
 def test_a_notebook(tmp_path):

@@ -77,6 +77,8 @@ def test_every_row_of_the_table_is_about_a_name_of_mxnet():
         "Executor.debug_str",
         "Executor.reshape",
         "KVStore.row_sparse_pull",
+        "KVStore.set_gradient_compression",
+        "Trainer.compression_params",
         "Symbol.debug_str",
         "Symbol.gradient",
         "np.random.permutation",

@@ -36,13 +36,12 @@ NOT_RECORDED = {
     ),
     "arange": (
         "SequenceLast SequenceMask SequenceReverse _contrib_ctc_loss _getitem_grad _pick_grad"
-        " _quantize_2bit _sequence_last_grad _take_grad batch_take choose_element_0index "
+        " _sequence_last_grad _take_grad batch_take choose_element_0index "
         "fill_element_0index"
     ),
     "argmax": "argmax topk",
     "argmin": "argmin",
     "argsort": "_first _take_grad argsort topk",
-    "array": "_dequantize_2bit",
     "cumsum": "_np_cumsum",
     "diag": "diag",
     "diagonal": "diag",
