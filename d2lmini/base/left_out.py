@@ -34,7 +34,7 @@ LEFT_OUT = {
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
         dgl_* group_adagrad_update *.sparse.zeros *.sparse.empty *.sparse.array *.sparse.add
-        *.sparse.subtract *.sparse.multiply *.sparse.divide *row_sparse_data""",
+        *.sparse.subtract *.sparse.multiply *.sparse.divide *row_sparse_data cast_storage""",
     "the optimizers update all parameters in one task anyway": """
         multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
         preloaded_multi_* multi_lars mp_lamb_update_phase*

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_one_dtype, check_one_shape, check_storage
+from d2lmini.ops.checks import check_one_dtype, check_one_shape
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, DType, Spec, op
 from d2lmini.ops.create import ones_like, zeros_like
@@ -86,18 +86,7 @@ def copy(xp, data, *, out=None):
     return copy_values(xp, data, out)
 
 
-def _dense(data: Spec, *, stype: str) -> Spec:
-    check_storage(stype)
-    return data
-
-
-@op(infer=_dense, flops=0, elementwise=True, onnx="Identity")
-def cast_storage(xp, data, *, stype: str, out=None):
-    """A copy: all arrays have the storage type 'default'. MXNetError for another `stype`."""
-    return copy_values(xp, data, out)
-
-
-cast_storage.gradient()(copy.gradient()(lambda g: g))
+copy.gradient()(lambda g: g)
 
 
 def _like_lhs(lhs: Spec, rhs: Spec) -> Spec:
