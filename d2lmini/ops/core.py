@@ -427,6 +427,8 @@ class Op(Facts):
         for name, value in kwargs.items():
             if name not in self.attr_names:
                 if name in self.left_out:
+                    if value in (None, False, "None", "False"):  # as MXNet's layers say it
+                        continue
                     raise self._misused(f"argument {name!r} is left out of d2lmini")
                 if name in ("ctx", "attr", "__layout__") or self._ignores(value):
                     continue
@@ -556,11 +558,6 @@ def as_specs(inferred: Any) -> list[Spec]:
 def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
     """The output has the first input's shape and dtype."""
     return data
-
-
-def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
-    """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
-    return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
 
 
 def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:

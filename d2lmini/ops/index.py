@@ -213,12 +213,6 @@ def batch_take(a, indices):
     return pick(a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
 
 
-@batch_take.gradient(saves="a.shape indices")
-def _(g, shape, indices):
-    g, indices = g.reshape(shape[:-1]), indices.reshape(shape[:-1])
-    return _pick_grad(g, indices, shape=shape, axis=-1, mode="clip"), None
-
-
 def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
     if len(lhs.shape) != 2 or not mhs.shape == rhs.shape == lhs.shape[:1]:
         raise MXNetError(
@@ -272,6 +266,3 @@ def one_hot(
     row = np.flatnonzero((column >= 0) & (column < depth))
     out.reshape(column.size, depth)[row, column[row]] = on
     return out
-
-
-# -- rows replaced ---------------------------------------------------------------------------------

@@ -20,12 +20,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import parallel_for
-from d2lmini.ops.checks import (
-    check_choice,
-    check_float,
-    check_optional,
-    check_shape,
-)
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, normalize_axes, op
 from d2lmini.ops.linalg import dot

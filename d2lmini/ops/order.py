@@ -130,16 +130,16 @@ def argsort(data, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType
 
 
 def _topk_dtypes(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
-    picked = {"value": [data], "both": [data, attrs["dtype"]], "mask": [data]}
+    picked = {"value": [data], "both": [data, attrs["dtype"]]}
     return picked.get(attrs["ret_typ"], [attrs["dtype"]])
 
 
 @composed(
     flops=_comparisons,
     outputs=lambda ret_typ="indices", **_: 2 if ret_typ == "both" else 1,
-    mxnet_outputs=lambda attrs: 1 if attrs["ret_typ"] in ("indices", "mask") else 2,
+    mxnet_outputs=lambda attrs: 1 if attrs["ret_typ"] == "indices" else 2,
     free_dtypes=("data",), output_dtypes=_topk_dtypes,
-    constants=lambda attrs: ("data",) if attrs["ret_typ"] in ("indices", "mask") else (),
+    constants=lambda attrs: ("data",) if attrs["ret_typ"] == "indices" else (),
 )  # fmt: skip
 def topk(
     data, *, axis: int | None = -1, k: int = 1, ret_typ: str = "indices",
@@ -148,14 +148,13 @@ def topk(
     """The k largest elements of each line along `axis` (the smallest if is_ascend), sorted.
 
     ret_typ: 'indices' gives their positions (of `dtype`), 'value' the elements, 'both' a list of
-    the two, 'mask' an array like the data with 1 at their positions and 0 elsewhere. k < 1 means
-    all. (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all, (k,). Only values
-    have a gradient. MXNetError at the call for k > n.
+    the two. k < 1 means all. (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all,
+    (k,). Only values have a gradient. MXNetError at the call for k > n.
 
     >>> nd.topk(nd.array([3, 9, 7]), k=2, ret_typ="value").asnumpy().tolist()
     [9.0, 7.0]
     """
-    check_choice("ret_typ", ret_typ, ("value", "indices", "mask", "both"))
+    check_choice("ret_typ", ret_typ, ("value", "indices", "both"))
     shape, at = _lines(data.shape, axis)
     n = shape[at]
     if k > n:
@@ -165,11 +164,7 @@ def topk(
     if ret_typ == "indices":
         return _in_dtype(order, n, dtype)
     value = take_along(lines, order, axis=at)
-    if ret_typ == "value":
-        return value
-    if ret_typ == "both":
-        return value, _in_dtype(order, n, dtype)
-    return reshape_to(put_along(value.ones_like(), order, axis=at, shape=shape), data.shape)
+    return value if ret_typ == "value" else (value, _in_dtype(order, n, dtype))
 
 
 # -- to and from positions along an axis -----------------------------------------------------------

@@ -14,9 +14,9 @@ gradient in the formula says which:
     g = clip(rescale_grad * grad)                    decay is added to the step
     h = clip(rescale_grad * grad + wd * weight)      decay is part of the gradient
 
-All arrays have the shape and dtype of the weight; the `mp_` ops (mixed precision) take weight and
-gradient in float16, compute on `weight32`, and keep the state in float32. `lazy_update`, for
-MXNet's sparse gradients, is accepted and has no effect.
+All arrays have the shape and dtype of the weight. In mixed precision (`mixed_form`) weight and
+gradient are float16, the update computes on `weight32`, and the states are float32. `lazy_update`,
+for MXNet's sparse gradients, is accepted and has no effect.
 
 `update_multi` has ops that update many parameters in one task, which the optimizers use.
 
@@ -43,7 +43,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_float
-from d2lmini.ops.core import Op, Spec, declare_op, op, registry
+from d2lmini.ops.core import Op, Spec, declare_op
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update_program import Formula, Step, limit
 
@@ -65,11 +65,9 @@ def like_weight(
 
 
 def update(
-    flops: float, changes: Sequence[str] = (), mp: bool = False, clip: str = "clip_gradient",
-    **facts: Any,
-) -> Callable[[Callable], Op]:  # fmt: skip
-    """Declare the op of a formula, and `mp_OP` if `mp`. changes, clip: see `Formula`; facts: as for
-    `Op`."""
+    flops: float, changes: Sequence[str] = (), clip: str = "clip_gradient", **facts: Any
+) -> Callable[[Callable], Op]:
+    """Declare the op of a formula. changes, clip: see `Formula`; facts: as for `Op`."""
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
@@ -78,10 +76,7 @@ def update(
             infer=like_weight, mutates=formula.changes, **facts,
         )  # fmt: skip
         rule.__wrapped__ = function  # nd.sgd_update?? shows it
-        declare_op(rule)
-        if mp:
-            declare_op(mixed(rule))
-        return rule
+        return declare_op(rule)  # type: ignore[no-any-return]
 
     return declare
 
@@ -120,9 +115,10 @@ def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
 # -- mixed precision -------------------------------------------------------------------------------
 
 
-def mixed(rule: Op) -> Op:
-    """The op `mp_RULE`: the rule on the float32 master copy `weight32`, of which the weight is the
-    rounded copy."""
+@lru_cache(maxsize=256)
+def mixed_form(rule: Op) -> Op:
+    """The op in mixed precision, which no program calls by name: the rule on the float32 master
+    copy `weight32`, of which the weight is the rounded copy."""
     own = signature_of(rule.compute).without("out")
 
     def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
@@ -136,39 +132,33 @@ def mixed(rule: Op) -> Op:
 
         return step
 
-    name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
     inputs = (*own.inputs, "weight32")
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
+    signature = own._replace(inputs=inputs, n_required=len(inputs))
     return _update_op(  # type: ignore[no-any-return]
-        name, own._replace(inputs=inputs, n_required=len(inputs)), prepare,
-        f"`{rule.name}` in mixed precision.", infer=partial(like_weight, wide=np.float32),
-        mutates=[*changed, "weight32"], flops=rule.flops + 1,  # type: ignore[operator]
+        f"_mp_{rule.name.lstrip('_')}", signature, prepare, f"`{rule.name}` in mixed precision.",
+        infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
+        flops=rule.flops + 1,  # type: ignore[operator]
     )  # fmt: skip
-
-
-@lru_cache(maxsize=256)
-def mixed_form(rule: Op) -> Op:
-    """The op in mixed precision, also of an op of which MXNet has no such form."""
-    return registry.get(f"mp_{rule.name}") or mixed(rule)
 
 
 # -- gradient descent ------------------------------------------------------------------------------
 
 
-@update(3, mp=True)
+@update(3)
 def sgd_update(xp, w, g, *, lr, wd, lazy_update: bool = True):
     """w - lr * (g + wd * w)"""
     return w - (lr * g + lr * wd * w)
 
 
-@update(5, mp=True)
+@update(5)
 def sgd_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, lazy_update: bool = True):
     """mom = momentum * mom - lr * (g + wd * w), then w + mom. After Polyak (1964)."""
     mom = momentum * mom - (lr * g + lr * wd * w)
     return w + mom, mom
 
 
-@update(7, mp=True)
+@update(7)
 def nag_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0):
     """With d = lr * (g + wd * w): mom = momentum * mom - d, then w + momentum * mom - d.
     After Nesterov (1983): the step looks ahead along the momentum.
@@ -305,7 +295,7 @@ def ftrl_update(xp, w, g, z, n, *, lr, wd, lamda1: float = 0.01, beta: float = 1
 # -- steps scaled by the norm of the whole weight --------------------------------------------------
 #
 # LAMB scales the step of each parameter by |weight| / |step|, so that large batches may use large
-# steps. The norms are separate reductions between the two ops.
+# steps: `optimizer.LAMB`.
 
 
 @update(15, always_written=("wd",))
@@ -321,24 +311,3 @@ def lamb_update_phase1(
     if bias_correction:
         m, v = mean / (1 - beta1**t), var / (1 - beta2**t)
     return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
-
-
-def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, **_attrs: Any) -> Spec:
-    like_weight(weight, g)
-    if r1.shape[:1] != (1,) or r2.shape[:1] != (1,):
-        raise MXNetError(f"r1 and r2 are (1, ...), got shapes {r1.shape} and {r2.shape}")
-    return weight
-
-
-@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
-def lamb_update_phase2(
-    xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
-    out=None,
-):  # fmt: skip
-    """weight - lr * r1 / r2 * g, with r1 = |weight| clipped to the bounds that are >= 0 and
-    r2 = |g|. The ratio is 1 where either is 0. Both are the first element of their array."""
-    r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
-    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
-    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
-    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype)
-    return xp.subtract(weight, g * (ratio * g.dtype.type(lr)), out=out)

@@ -46,7 +46,6 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.core import DType, Op, Shape, Spec, op
 from d2lmini.ops.kernels import kind_of, with_kernels
 from d2lmini.ops.update import Step, bind
@@ -196,33 +195,12 @@ def _scale_arrays(xp, *data):
 # -- sums of squares, and finite gradients ---------------------------------------------------------
 
 
-def _one(*data: Spec, num_arrays: int = 1, **_attrs) -> Spec:
-    if num_arrays != len(data):
-        raise MXNetError(f"num_arrays={num_arrays}, but {len(data)} arrays came")
-    for spec in data:
-        check_float(spec)
-    return Spec((1,), np.float32)
-
-
-def _one_each(*data: Spec, num_arrays: int) -> Spec:
-    return Spec((num_arrays,), _one(*data, num_arrays=num_arrays).dtype)
-
-
-def _reads_all(*data: Spec, **_: Any) -> float:
-    return sum(d.size for d in data)
-
-
-def _float32(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
-    return [np.dtype("float32")]
-
-
-@refuse_gradient
 @op(
-    infer=_one_each, flops=lambda *data, **_: 2 * _reads_all(*data), output_dtypes=_float32,
-    always_written=("num_arrays",),
+    infer=lambda *data: Spec((len(data),), np.float32), grad=None,
+    flops=lambda *data, **_: 2 * sum(x.size for x in data),
 )  # fmt: skip
-def multi_sum_sq(xp, *data, num_arrays: int):
-    """The sum of squares of each of the `num_arrays` arrays, as one float32 vector."""
+def _sums_of_squares(xp, *data):
+    """The sum of squares of each array, as one float32 vector."""
 
     def sum_sq(x: Any) -> Any:
         x = x.astype(xp.float32, copy=False)
@@ -245,22 +223,16 @@ def multi_sum_sq(xp, *data, num_arrays: int):
     return sums
 
 
-@refuse_gradient
 @op(
-    infer=_one, flops=_reads_all, reads_out=True,
-    output_dtypes=_float32, free_dtypes=("data",),
+    infer=lambda *data: Spec((1,), np.float32), grad=None, free_dtypes=("data",),
+    flops=lambda *data, **_: sum(x.size for x in data),
 )  # fmt: skip
-def multi_all_finite(xp, *data, num_arrays: int = 1, init_output: bool = True, out=None):
-    """`all_finite` of all the arrays together; num_arrays says how many."""
+def _are_finite(xp, *data):
+    """1 if no element of the arrays is inf or nan, else 0."""
     finite = xp.isfinite(data[0]).all()
     for x in data[1:]:
         finite = finite & xp.isfinite(x).all()
-    if out is None:
-        out = xp.empty(1, xp.float32)
-    elif not init_output:
-        finite = finite & (out[0] != 0)
-    out[0] = finite
-    return out
+    return finite.astype(xp.float32).reshape(1)
 
 
 def _infer_pack(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:

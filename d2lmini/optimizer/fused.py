@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from d2lmini import ndarray as nd
 from d2lmini.ndarray import NDArray
 from d2lmini.ops import update
 from d2lmini.ops.core import Op, invoke, registry
@@ -313,16 +314,11 @@ class Ftrl(Fused):
 # -- steps scaled by the norms of whole parameters, for very large batches -------------------------
 
 
-def _call(name: str, *inputs: NDArray, out: Any = None, **attrs: Any) -> Any:
-    op = registry[name]
-    return invoke(op, inputs, {**op.defaults, **attrs}, out)
-
-
 @register
 class LAMB(Means):
-    """Adam's direction, scaled to the norm of the weight times lr: `lamb_update_phase1`, norms,
-    `lamb_update_phase2`. lower_bound, upper_bound: clip the norm of the weight. The norms stay on
-    the device, so no update waits."""
+    """Adam's direction, `lamb_update_phase1`, scaled to the norm of the weight times lr: w -=
+    lr * |w| / |direction| * direction, or lr * direction where a norm is 0. lower_bound,
+    upper_bound: clip |w|. The norms stay on the device, so no update waits."""
 
     epsilon: float = 1e-6
     lower_bound: float | None = None
@@ -334,14 +330,15 @@ class LAMB(Means):
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         self._update_count(index)
-        direction = _call(
-            "lamb_update_phase1", weight, grad, *state, t=self._index_update_count[index],
+        direction = update.lamb_update_phase1(
+            weight, grad, *state, t=self._index_update_count[index],
             beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon,
             bias_correction=self.bias_correction, wd=self._get_wd(index),
             **self._shared(),
         )  # fmt: skip
-        _call(
-            "lamb_update_phase2", weight, direction, weight.norm(), direction.norm(),
-            lr=self._get_lr(index), lower_bound=float(self.lower_bound or -1.0),
-            upper_bound=float(self.upper_bound or -1.0), out=weight,
-        )  # fmt: skip
+        length, of_direction = weight.norm(), direction.norm()
+        length = nd.maximum(length, self.lower_bound) if self.lower_bound else length
+        length = nd.minimum(length, self.upper_bound) if self.upper_bound else length
+        ratio = length / of_direction
+        ratio = nd.where((length == 0) + (of_direction == 0), ratio.ones_like(), ratio)
+        weight -= direction * (ratio * self._get_lr(index))

@@ -233,8 +233,6 @@ ROWS += [
       for dtypes in (("float16", "float32"), ("int32", "float16", "float32", "float16"),
                      ("float16", "float16"), ("float32",), ("int32", "float32"))
       for narrow in (False, True)],
-    *[Case("cast_storage", (draw((2, 3), dtype=dtype),), lambda x, **_: x, {"stype": "default"})
-      for dtype in ("float32", "float64", "int32")],
 ]  # fmt: skip
 for name in ("_copy", "BlockGrad", "zeros_like", "ones_like"):
     for dtype in ("bool", "uint8"):
