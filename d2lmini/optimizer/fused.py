@@ -334,7 +334,7 @@ class LAMB(Means):
             weight, grad, *state, t=self._index_update_count[index],
             beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon,
             bias_correction=self.bias_correction, wd=self._get_wd(index),
-            **self._shared(),
+            **dict[str, Any](self._shared()),
         )  # fmt: skip
         length, of_direction = weight.norm(), direction.norm()
         length = nd.maximum(length, self.lower_bound) if self.lower_bound else length
