@@ -34,7 +34,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, with_axis
-from d2lmini.ops.identity import where
+from d2lmini.ops.create import where
 from d2lmini.ops.shape import repeat
 from d2lmini.ops.signature import converter_of
 from d2lmini.ops.subscript import reverse, slice_axis, unslice

@@ -45,7 +45,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.places import adjoint, integers
+from d2lmini.ops.index import adjoint, integers
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.subscript import reverse
 

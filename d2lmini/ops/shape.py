@@ -59,7 +59,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
 from d2lmini.ops.create import progression
-from d2lmini.ops.places import adjoint
+from d2lmini.ops.index import adjoint
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
 from d2lmini.ops.signature import signature_of, with_signature
 

@@ -49,8 +49,15 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
-from d2lmini.ops.index import take
-from d2lmini.ops.places import adjoint, coordinate, flatten_places, integers, scatter, scatter_add
+from d2lmini.ops.index import (
+    adjoint,
+    coordinate,
+    flatten_places,
+    integers,
+    scatter,
+    scatter_add,
+    take,
+)
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 

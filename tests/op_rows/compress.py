@@ -1,4 +1,4 @@
-"""Rows of `ops/update_multi.py`: gradients in 2 bits. Their residuals: test_kvstore.py."""
+"""Rows of `ops/update.py`: gradients in 2 bits. Their residuals: test_kvstore.py."""
 
 from __future__ import annotations
 

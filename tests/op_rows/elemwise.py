@@ -1,4 +1,4 @@
-"""Rows of `ops/unary.py`, `ops/activation.py`, `ops/unary.py` and `ops/identity.py`."""
+"""Rows of `ops/unary.py`, `ops/activation.py`, `ops/unary.py` and `ops/create.py`."""
 
 from __future__ import annotations
 

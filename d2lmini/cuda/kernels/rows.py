@@ -13,7 +13,7 @@ from typing import Any
 from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.launch import TypedKernel
 from d2lmini.ops.core import registry
-from d2lmini.ops.places import positions, scatter_add
+from d2lmini.ops.index import positions, scatter_add
 
 _ADD_RUNS = TypedKernel(
     "add_runs",
