@@ -376,15 +376,12 @@ class Op(Facts):
                     raise self._misused(f"input {name!r} is missing")
             while inputs and inputs[-1] is None:
                 inputs.pop()
-        attrs: dict[str, Any] | None = None
         if kwargs and not extra:
             try:
-                attrs = self.bound(**kwargs)
+                return tuple(inputs), self.bound(**kwargs)
             except TypeError:  # not hashable, or wrong: reported below
-                attrs = None
-        if attrs is None:
-            attrs = self.bind_attributes(extra, kwargs, len(args))
-        return tuple(inputs), attrs
+                pass
+        return tuple(inputs), self.bind_attributes(extra, kwargs, len(args))
 
     def sort_inputs(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], tuple]:
         """The inputs of a call, None where one is missing, and the attributes given by position;

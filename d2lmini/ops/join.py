@@ -54,7 +54,8 @@ def _infer_concat(*data: Spec, dim: int = 1) -> Spec:
     return Spec(with_axis(first, axis, sum([x.shape[axis] for x in data])), data[0].dtype)
 
 
-@op(mxnet_name="Concat", infer=_infer_concat, flops=0, writes_num_args=True)
+@op(mxnet_name="Concat", aliases=["_rnn_param_concat"], infer=_infer_concat, flops=0,
+    writes_num_args=True)  # fmt: skip
 def concat(xp, *data, dim: int = 1, out=None):
     """Arrays one after the other along axis `dim`; their other sizes and dtypes must agree.
 

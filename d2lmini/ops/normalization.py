@@ -260,12 +260,12 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
     output_names=("output", "mean", "var"), mxnet_outputs=3,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
+    left_out=("min_calib_range", "max_calib_range"),
 )  # fmt: skip
 def BatchNorm(
     data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
     fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False,
-    axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None,
-    max_calib_range: float | None = None, training,
+    axis: int = 1, cudnn_off: bool = False, training,
 ):  # fmt: skip
     """Normalize each channel (axis `axis`, of C elements) over the batch; the shape is kept.
 

@@ -261,23 +261,20 @@ def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
 ROW = 128
 
 
-def _infer_cumsum(a: Spec, *, axis: int | None = None, dtype: Any = None) -> Spec:
-    if axis is not None:
-        normalize_axis(axis, len(a.shape))
-    counted = np.dtype(np.int64) if a.dtype.kind == "b" else a.dtype
-    return Spec((a.size,) if axis is None else a.shape, dtype or counted)
+def _infer_cumsum(a: Spec, *, axis: int | None) -> Spec:
+    return Spec(_lines(a.shape, axis)[0], np.int64 if a.dtype.kind == "b" else a.dtype)
 
 
-@op(mxnet_name="_np_cumsum", infer=_infer_cumsum)
-def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=None):
+@op(mxnet_name="_np_cumsum", infer=_infer_cumsum, left_out=("dtype",))
+def cumsum(xp, a, *, axis: int | None = None, out=None):
     """Running sum along `axis`, or of the flattened array: y[i] = x[0] + ... + x[i].
 
-    Shape kept ((size,) for axis=None). The dtype is kept, unless `dtype` is given; bool is summed
-    in int64, float16 in float32.
+    Shape kept ((size,) for axis=None). The dtype is kept; bool is summed in int64, float16 in
+    float32.
     """
     if axis is None:
         a, axis = a.reshape(-1), 0
-    dtype = np.dtype(dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
+    dtype = np.dtype(np.int64) if a.dtype.kind == "b" else a.dtype
     acc = np.float32 if dtype == np.float16 else dtype
     if xp is not np or acc != dtype or prod(a.shape[axis % a.ndim + 1 :]) < ROW:
         return chunking.place(xp, xp.cumsum(a, axis=axis, dtype=acc), dtype, out)
@@ -286,14 +283,12 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
     rows, sums = np.moveaxis(a, axis, 0), np.moveaxis(out, axis, 0)
     sums[:1] = rows[:1]
     for i in range(1, len(rows)):
-        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype, casting="unsafe")
+        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype)
     return out
 
 
-@cumsum.gradient(saves="a.shape a.dtype")
-def _(g, shape, a_dtype, *, axis, dtype):
+@cumsum.gradient(saves="a.shape")
+def _(g, shape, *, axis):
     along = 0 if axis is None else axis
     back = reverse(cumsum(reverse(g, axis=(along,)), axis=along), axis=(along,))
-    if dtype is not None:
-        back = back.astype(a_dtype)
     return reshape_to(back, shape) if axis is None else back

@@ -32,9 +32,8 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, op
+from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.facts import Conflict
-from d2lmini.ops.join import concat
 from d2lmini.ops.random_ops import standard_uniform
 from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
 
@@ -172,16 +171,6 @@ def _check_arrays(mode: str, state_cell: Spec | None, *arrays: Spec) -> None:
     check_choice("mode", mode, tuple(KINDS))
     check_float(*arrays, state_cell)
     check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
-
-
-#: `concat`, under the name by which MXNet's graphs join the parameters of `RNN`.
-rnn_param_concat = declare_op(
-    Op(
-        concat.compute, "_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True,
-        writes_num_args=True,
-    )
-)  # fmt: skip
-rnn_param_concat.gradient(saves="data.shape")(concat.rule)
 
 
 # -- all layers ------------------------------------------------------------------------------------
