@@ -62,7 +62,7 @@ from d2lmini.ops.core import (
     op,
     with_axis,
 )
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 
 
 def adjoint(select: Op, name: str, **facts: Any) -> Any:
@@ -135,8 +135,6 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     float32: to 2048 it could not add 1."""
     if out is None:
         out = xp.empty(shape, values.dtype)
-    if xp is not np:
-        return scatter_add.kernels[kind_of(xp)](xp, places, values, shape, out)
     total = out if out.dtype.char != "e" else np.empty(shape, np.float32)
     total[...] = 0
     # ufunc.at is fast for flat indices only, hence flat places.

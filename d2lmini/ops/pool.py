@@ -50,7 +50,7 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
@@ -159,9 +159,6 @@ def _by_images(body: Callable[..., None], *arrays: Any) -> None:
 @with_kernels
 def reduce_windows(xp: Any, x: Any, pool: Geometry, kind: int, y: Any) -> None:
     """Fill y (N, C, *out) with the sum, mean or maximum of each window of x (N, C, *size)."""
-    if xp is not np:
-        reduce_windows.kernels[kind_of(xp)](xp, x, pool, kind, y)
-        return
     wide = x.dtype if kind == MAX else np.promote_types(x.dtype, "float32")
 
     def body(x: Any, place: Any) -> None:

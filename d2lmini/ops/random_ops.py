@@ -36,7 +36,7 @@ from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axes, op
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.random_state import Key
 
 # Drawing takes about this many operations per number.
@@ -153,8 +153,6 @@ def sample_multinomial(
 @with_kernels
 def pick(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     """(N, count) indices of categories; row n of `upper` (N, K) has their cumulative weights."""
-    if xp is not np:
-        return pick.kernels[kind_of(xp)](xp, upper, count, rng)
     shape = len(upper), count
     uniform = rng.generator(0).random(shape) * upper[:, -1:]
     rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
@@ -256,16 +254,12 @@ def require(what: str, needs: str, value: Any) -> None:
 @with_kernels
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
-    if xp is not np:
-        return standard_uniform.kernels[kind_of(xp)](xp, key, piece, shape)
     return key.generator(piece).random(shape, dtype="float32")
 
 
 @with_kernels
 def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, float]) -> Any:
     """Fill `out` from a distribution with these parameters."""
-    if xp is not np:
-        return draw.kernels[kind_of(xp)](xp, name, rng, out, parameters)
     flat = out.reshape(-1)
 
     def piece(i: int) -> None:

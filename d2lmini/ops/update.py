@@ -79,7 +79,7 @@ from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.checks import check_float
 from d2lmini.ops.core import DType, Op, Shape, Spec, declare_op, op
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update_program import Formula, Step, limit
 
@@ -403,9 +403,6 @@ def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) ->
 def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     """Run all steps in place, in blocks, on all cores. groups: the arrays of each step, weight
     first."""
-    if xp is not np:
-        run.kernels[kind_of(xp)](xp, steps, groups)
-        return
     weights = [group[0] for group in groups]
     updates: list[Step] = []
     for i, step in enumerate(steps):

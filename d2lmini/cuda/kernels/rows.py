@@ -56,6 +56,7 @@ _take_grad = registry["_take_grad"]
 
 @scatter_add.kernel("cuda")
 def _(xp: Any, places: Any, values: Any, shape: Any, out: Any) -> Any:
+    out = xp.empty(shape, values.dtype) if out is None else out
     add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
     return out
 
