@@ -48,14 +48,13 @@ from d2lmini.np.values import (
     read,
     reshape_to,
 )
-from d2lmini.ops.core import normalize_axes, normalize_axis, registry, with_axis
+from d2lmini.ops.core import normalize_axis, registry, with_axis
+from d2lmini.ops.reduce import reduced_axes
 
 
 def _axes(a, axis):
-    """The reduced axes, counted from the front; MXNetError if one is out of range."""
-    if axis is None:
-        return tuple(range(a.ndim))
-    return normalize_axes(tuple(axis) if isinstance(axis, list) else axis, a.ndim)
+    """The reduced axes, from the front; MXNetError for one out of range or named twice."""
+    return reduced_axes(tuple(axis) if isinstance(axis, list) else axis, a.ndim)
 
 
 def _reduce(op, a, axis, keepdims):

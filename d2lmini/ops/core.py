@@ -581,14 +581,6 @@ def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
     return axis % ndim
 
 
-def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """All axes for None, else the given ones counted from the front, without repeats."""
-    if axis is None or axis == ():
-        return tuple(range(ndim))
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted({normalize_axis(a, ndim) for a in axes}))
-
-
 def with_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
     """`shape` with `sizes` in the place of `axis`; without sizes the axis is dropped."""
     axis %= len(shape)

@@ -35,9 +35,10 @@ from d2lmini.base.dtypes import is_float
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import place
-from d2lmini.ops.core import DType, Shape, Spec, normalize_axes, op
+from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.random_state import Key
+from d2lmini.ops.reduce import reduced_axes
 
 # Drawing takes about this many operations per number.
 _FLOPS = 20.0
@@ -278,8 +279,7 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     check_choice("mode", mode, ("training", "always"))
     if not 0 <= p <= 1:
         raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
-    if axes:
-        normalize_axes(axes, len(data.shape))
+    reduced_axes(axes, len(data.shape))
     return data
 
 
@@ -317,7 +317,7 @@ def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
     y = xp.empty(data.shape, data.dtype) if out is None else out
     scale = data.dtype.type(0 if p == 1 else 1 / (1 - p))
     if axes or xp is not np:
-        shared = normalize_axes(axes, data.ndim) if axes else ()
+        shared = reduced_axes(axes, data.ndim) if axes else ()
         shape = tuple(1 if i in shared else n for i, n in enumerate(data.shape))
         drawn = standard_uniform(xp, key, 0, shape)
         return xp.multiply(data, (drawn >= p) * scale, out=y)

@@ -155,10 +155,10 @@ def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
 def mixed_form(rule: Op) -> Op:
     """The op in mixed precision, which no program calls by name: the rule on the float32 master
     copy `weight32`, of which the weight is the rounded copy."""
-    own = signature_of(rule.compute).without("out")
+    own = signature_of(rule.compute)
 
     def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
-        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(own.words, attrs)))
+        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(rule.attr_names, attrs)))
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
             *states, weight32, out = rest
@@ -170,7 +170,7 @@ def mixed_form(rule: Op) -> Op:
 
     inputs = (*own.inputs, "weight32")
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
-    signature = own._replace(inputs=inputs, n_required=len(inputs))
+    signature = own._replace(inputs=inputs, words=rule.attr_names, n_required=len(inputs))
     return _update_op(  # type: ignore[no-any-return]
         f"_mp_{rule.name.lstrip('_')}", signature, prepare, f"`{rule.name}` in mixed precision.",
         infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
