@@ -314,13 +314,9 @@ def _cast_dtype(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
     return [attrs["dtype"] if data is None or is_castable(data) else data]
 
 
-def _infer_amp_cast(data: Spec, **attrs: Any) -> Spec:
-    return Spec(data.shape, *_cast_dtype(attrs, data.dtype, 1))
-
-
 @op(
-    infer=_infer_amp_cast, flops=0, elementwise=True, free_dtypes=("data",),
-    output_dtypes=_cast_dtype,
+    infer=lambda data, **attrs: Spec(data.shape, *_cast_dtype(attrs, data.dtype, 1)), flops=0,
+    elementwise=True, free_dtypes=("data",), output_dtypes=_cast_dtype,
 )  # fmt: skip
 def amp_cast(xp, data, *, dtype: DType, out=None):
     """`cast` of float16, bfloat16 and float32; other arrays do not change."""

@@ -267,9 +267,6 @@ class Family:
         own = (self.broadcast, self.equal, self.scalar)
         return own if self._reflected is None else (*own, self._reflected)
 
-    def __repr__(self) -> str:
-        return f"<family {self.name}: {', '.join(declared.name for declared in self.ops)}>"
-
     # -- making the ops ----------------------------------------------------------------------------
 
     def _op(

@@ -77,11 +77,8 @@ def _(g, data, shape, *, axis, is_ascend):
     return reshape_to(put_along(g, order, axis=at, shape=lines), shape)
 
 
-def _infer_first(data: Spec, *, axis: int, k: int, **_: Any) -> Spec:
-    return Spec(with_axis(data.shape, axis, k), "int64")
-
-
-@op("_first", infer=_infer_first, flops=_comparisons, grad=None)
+@op("_first", infer=lambda data, *, axis, k, **_: Spec(with_axis(data.shape, axis, k), "int64"),
+    flops=_comparisons, grad=None)  # fmt: skip
 def first(xp, data, *, axis: int, k: int, is_ascend: bool):
     """The positions of the first k elements along `axis` in rising or falling order."""
     n = data.shape[axis]

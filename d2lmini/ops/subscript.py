@@ -211,11 +211,8 @@ def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
     return tuple(where)
 
 
-def _infer_getitem(data: Spec, indices: Spec | None = None, *, key: Key) -> Spec:
-    return Spec(result_shape(key), data.dtype)
-
-
-@op(infer=_infer_getitem, flops=0, free_dtypes=("indices",))
+@op(infer=lambda data, *_, key: Spec(result_shape(key), data.dtype), flops=0,
+    free_dtypes=("indices",))  # fmt: skip
 def _getitem(xp, data, indices=None, *, key):
     """data[key], with a key in the form of this module; dtype kept.
 

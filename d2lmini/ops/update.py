@@ -531,11 +531,8 @@ def _are_finite(xp, *data):
     return finite.astype(xp.float32).reshape(1)
 
 
-def _infer_pack(grad: Spec, residual: Spec, **_attrs: Any) -> Spec:
-    return Spec((-(-grad.size // 4),), "uint8")
-
-
-@op("_quantize_2bit", infer=_infer_pack, mutates=["residual"], flops=24, grad=None)
+@op("_quantize_2bit", infer=lambda grad, *_, **__: Spec((-(-grad.size // 4),), "uint8"),
+    mutates=["residual"], flops=24, grad=None)  # fmt: skip
 def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
     """residual += grad; the code of an element is 1 where it is >= threshold, 2 where it is
     <= -threshold, else 0. The decoded value is subtracted from the residual.
@@ -552,11 +549,8 @@ def quantize_2bit(xp, grad, residual, *, threshold: float, out=None):
     return xp.add.reduce(codes, axis=1, dtype="uint8", out=out)
 
 
-def _infer_unpack(data: Spec, *, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
-    return Spec(shape, dtype)
-
-
-@op("_dequantize_2bit", infer=_infer_unpack, flops=3, grad=None)
+@op("_dequantize_2bit", infer=lambda data, *, shape, dtype, **_: Spec(shape, dtype), flops=3,
+    grad=None)  # fmt: skip
 def dequantize_2bit(xp, data, *, shape: Shape, threshold: float, dtype: DType = "float32"):
     """Decode the result of `_quantize_2bit` to an array of `shape`: threshold, -threshold or 0."""
     values = xp.array([0, threshold, -threshold, 0], dtype)
