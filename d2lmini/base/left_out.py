@@ -34,10 +34,10 @@ LEFT_OUT = {
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
         dgl_* group_adagrad_update *.sparse.zeros *.sparse.empty *.sparse.array *.sparse.add
-        *.sparse.subtract *.sparse.multiply *.sparse.divide *row_sparse_data""",
+        *.sparse.subtract *.sparse.multiply *.sparse.divide *row_sparse_data cast_storage""",
     "the optimizers update all parameters in one task anyway": """
-        multi_sgd_update multi_sgd_mom_update multi_mp_sgd_update multi_mp_sgd_mom_update
-        preloaded_multi_* multi_lars mp_lamb_update_phase*
+        multi_*sgd_update multi_*sgd_mom_update mp_sgd_update mp_sgd_mom_update mp_nag_mom_update
+        preloaded_multi_* multi_lars mp_lamb_update_phase* lamb_update_phase2 multi_sum_sq
         multi_lamb_update multi_mp_lamb_update multi_adamw_update multi_mp_adamw_update""",
     "d2lmini.np and d2lmini.npx have these functions": "numpy numpy_extension",
     "as all of MXNet's quantization": "quantize* quantized_* dequantize requantize calibrate_*",
@@ -95,7 +95,7 @@ LEFT_OUT = {
     "x.slice_axis(axis, 0, n) does the same for each axis": "slice_like",
     "nd.where(x == x, x, 1).prod() does the same": "nanprod",
     "x.mean(axes, keepdims=True) and ((x - mean) ** 2).mean(axes) do the same": "moments",
-    "multi_all_finite(x, num_arrays=1) does the same": "all_finite",
+    "bool(nd.contrib.isfinite(x).min()) says it of one array": "all_finite multi_all_finite",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",
     "net.collect_params(pattern).initialize(init) does the same": "Mixed",
     "net.load_parameters does the same": "initializer.Load",

@@ -55,8 +55,8 @@ from d2lmini.graph.fusion import (
 )
 from d2lmini.graph.ir import Entry, Node, spec_of
 from d2lmini.graph.plan import Layout, Placement
+from d2lmini.ops.index import positions
 from d2lmini.ops.kernels import has_bfloat16
-from d2lmini.ops.places import positions
 from d2lmini.ops.reduce import kept_shape
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from d2lmini.cuda import products
 from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
-from d2lmini.ops.products import matmul
+from d2lmini.ops.products import kernels
 
 __all__ = ["convolve", "random_numbers", "recurrent", "rows", "updates", "windows"]
 
-matmul.kernel("cuda")(products.matmul)
+kernels.register("cuda")(products.matmul)

@@ -15,7 +15,7 @@ A step has three parts:
 
     1. allreduce   add up the gradients of all devices, in the order of the contexts
     2. rescale     multiply by 1 / batch_size (inside the update)
-    3. update      update every weight: one engine task per device (see optimizer/fused.py)
+    3. update      update every weight: one engine task per device (see optimizer/optimizer.py)
 
 A step is asynchronous: `step` returns once its tasks are pushed, and the program may push the next
 forward pass at once. With several devices the weights live in a KVStore, which updates each weight

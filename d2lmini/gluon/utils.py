@@ -97,8 +97,7 @@ def clip_global_norm(arrays: list[NDArray], max_norm: float, check_isfinite: boo
     ctx = arrays[0].context
     # Two tasks per context, for any number of arrays; the sums are float32 for any dtype.
     squares = [
-        nd.multi_sum_sq(*some, num_arrays=len(some)).sum().as_in_context(ctx)
-        for some in by_context.values()
+        registry["_sums_of_squares"](*some).sum().as_in_context(ctx) for some in by_context.values()
     ]
     norm = nd.sqrt(nd.add_n(*squares))
     scale = nd.clip(max_norm / (norm + 1e-8), 0, 1)

@@ -51,7 +51,7 @@ from d2lmini.base import families
 from d2lmini.base.families import REQUIRED, Family
 from d2lmini.ndarray import NDArray
 
-#: The named arrays that an update uses; None: all.
+#: The names of arrays that MXNet's Module chooses.
 Names = list[str] | None
 
 #: Largest number of batches whose results stay on the device.
@@ -75,8 +75,8 @@ def _sums(name: str, what: str) -> Any:
 class EvalMetric:
     """Base class; a subclass defines `update`, which calls `_add(sum, count)`.
 
-    name: the name that `get` returns with the value. output_names, label_names: the arrays that
-    `update_dict` uses from its dicts; None means all. sum_metric, num_inst: sum and count (to read,
+    name: the name that `get` returns with the value. output_names, label_names: for MXNet's Module,
+    accepted. sum_metric, num_inst: sum and count (to read,
     or for a subclass to change). MXNet's second pair, global_sum_metric and global_num_inst, is
     there for subclasses that add to it; no metric of d2lmini does. has_global_stats is accepted.
     """
@@ -87,8 +87,6 @@ class EvalMetric:
         self.name = str(name)
         self.output_names = output_names
         self.label_names = label_names
-        kwargs.pop("has_global_stats", None)
-        self._kwargs = kwargs
         self._pending: list[tuple[Any, Any]] = []
         EvalMetric.reset(self)
         self.reset()
@@ -96,22 +94,11 @@ class EvalMetric:
     def __str__(self) -> str:
         return f"EvalMetric: {dict(self.get_name_value())}"
 
-    def get_config(self) -> dict[str, Any]:
-        """The settings of this metric."""
-        return {
-            **self._kwargs, "metric": type(self).__name__, "name": self.name,
-            "output_names": self.output_names, "label_names": self.label_names,
-        }  # fmt: skip
-
     def update(self, labels: Any, preds: Any) -> None:
         """Add a batch: labels and predictions, NDArrays or lists of equally many NDArrays."""
         raise NotImplementedError(
             f"{type(self).__name__} must say what it measures: define update(labels, preds)"
         )
-
-    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
-        """`update` with the named arrays in label_names and output_names."""
-        self.update(_choose(label, self.label_names), _choose(pred, self.output_names))
 
     def reset(self) -> None:
         """Reset sum and count."""
@@ -150,22 +137,18 @@ class EvalMetric:
 
 
 class Measured(families.Declared, EvalMetric):
-    """Base class of metrics with declared parameters, which `get_config` contains, but for those in
-    `_omitted`. A subclass defines `measure` of a pair (label, pred), which returns what to add to
-    sum and count."""
+    """Base class of metrics with declared parameters. A subclass defines `measure` of a pair
+    (label, pred), which returns what to add to sum and count."""
 
     _places = dict(name=1, output_names=1, label_names=1, average=2)
-
-    _omitted: ClassVar[tuple[str, ...]] = ("average",)
 
     name: str = ""
     output_names: Names = None
     label_names: Names = None
 
     def __init__(self, *args: Any, **kwargs: Any):
-        own, _ = self._take(args, kwargs)
-        said = {name: value for name, value in own.items() if name not in self._omitted}
-        EvalMetric.__init__(self, **said)
+        self._take(args, kwargs)
+        EvalMetric.__init__(self, self.name, self.output_names, self.label_names)
         self._check()
 
     def _check(self) -> None:
@@ -184,10 +167,6 @@ def _number(x: Any) -> Any:
     if isinstance(x, NDArray):
         x = x.asscalar()
     return x.item() if isinstance(x, numpy.generic) else x
-
-
-def _choose(arrays: dict[str, Any], names: Names) -> list[Any]:
-    return list(arrays.values()) if names is None else [arrays[name] for name in names]
 
 
 def check_label_shapes(
@@ -234,8 +213,8 @@ register, alias = family.register, family.alias
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make a metric from a name, a metric, a class, a function of (label, pred), a list, or what
-    `get_config` gives; the last two also as JSON, `["name", {settings}]` or `{"metric": "name"}`.
+    """Make a metric from a name, a metric, a class, a function of (label, pred), a list, settings
+    `{"metric": "name", ...}`, or JSON of these, also `["name", {settings}]`.
 
     A list gives a composite metric. ValueError for an unknown name (the message lists the known
     names), TypeError for anything else.
@@ -332,8 +311,6 @@ class Perplexity(Measured):
     below 1e-10 count as 1e-10. `update` does not wait. ValueError when the numbers of elements do
     not match.
     """
-
-    _omitted = ("axis",)
 
     ignore_label: int | None = REQUIRED  # type: ignore[assignment]
     axis: int = -1
@@ -526,23 +503,9 @@ class CompositeEvalMetric(EvalMetric):
         """Add a metric: anything that `create` accepts."""
         self.metrics.append(create(metric))
 
-    def get_metric(self, index: int) -> EvalMetric:
-        """The metric at `index`. ValueError if there is none."""
-        if not -len(self.metrics) <= index < len(self.metrics):
-            raise ValueError(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
-        return self.metrics[index]
-
     def update(self, labels: Any, preds: Any) -> None:
         for metric in self.metrics:
             metric.update(labels, preds)
-
-    def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
-        if self.label_names is not None:
-            label = {name: a for name, a in label.items() if name in self.label_names}
-        if self.output_names is not None:
-            pred = {name: a for name, a in pred.items() if name in self.output_names}
-        for metric in self.metrics:
-            metric.update_dict(label, pred)
 
     def reset(self) -> None:
         super().reset()
@@ -552,9 +515,6 @@ class CompositeEvalMetric(EvalMetric):
     def get(self) -> tuple[list[str], list[Any]]:
         pairs = [pair for metric in self.metrics for pair in metric.get_name_value()]
         return [name for name, _ in pairs], [value for _, value in pairs]
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
 
 
 @register
@@ -572,9 +532,7 @@ class CustomMetric(EvalMetric):
         if name is None:
             name = getattr(feval, "__name__", type(feval).__name__)
             name = f"custom({name})" if "<" in name else name
-        super().__init__(
-            name, output_names, label_names, feval=feval, allow_extra_outputs=allow_extra_outputs,
-        )  # fmt: skip
+        super().__init__(name, output_names, label_names)
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs
 
@@ -585,11 +543,6 @@ class CustomMetric(EvalMetric):
             result = self._feval(as_numpy(label), as_numpy(pred))
             total, count = result if isinstance(result, tuple) else (result, 1)
             self._add(total, count)
-
-    def get_config(self) -> dict[str, Any]:
-        raise NotImplementedError(
-            "a CustomMetric holds a function, which get_config cannot describe"
-        )
 
 
 def np(

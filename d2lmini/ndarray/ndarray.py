@@ -295,7 +295,8 @@ class NDArray(Typed, Fluent):
 
     def tostype(self, stype: str) -> NDArray:
         """A copy, for the only storage type 'default'; MXNetError for sparse types."""
-        return registry["cast_storage"](self, stype=stype)
+        check_storage(stype)
+        return registry["_copy"](self)
 
     def as_nd_ndarray(self) -> NDArray:
         """This array; of an `np.ndarray`, the same memory and history as an NDArray."""

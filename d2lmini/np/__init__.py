@@ -13,7 +13,7 @@ Most functions call an op of `nd` (each module has a table of them), so engine, 
 compiler treat both kinds of arrays alike. `npx` has what NumPy has not: layers, devices, switches.
 
 values      dtypes and shapes: what NumPy's rules ask of the ops
-elementwise, reductions, shapes, creation, selection
+elementwise, reductions, shapes, creation
             the functions, by what they do
 linalg, random
             `np.linalg`, `np.random`

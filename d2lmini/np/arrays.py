@@ -26,14 +26,14 @@ import numpy as onp
 
 from d2lmini.ndarray import dispatch, indexing
 from d2lmini.ndarray.ndarray import NDArray
-from d2lmini.np import creation, elementwise, fallback, reductions, selection, shapes
+from d2lmini.np import creation, elementwise, fallback, reductions, shapes
 from d2lmini.np.values import as_type, functions_of, read
 from d2lmini.ops.core import Value, registry
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Traced
 
 #: Every function of `np` by its name.
 FUNCTIONS: dict[str, Callable[..., Any]] = fallback.FUNCTIONS | elementwise.FUNCTIONS
-for _module in (reductions, shapes, creation, selection):
+for _module in (reductions, shapes, creation):
     FUNCTIONS |= functions_of(vars(_module))
 
 

@@ -162,7 +162,7 @@ def _split(w: Writer, node: Node, x: str) -> Any:
     return ys
 
 
-@converts("concat", "_rnn_param_concat")
+@converts("concat")
 def _concat(w: Writer, node: Node, *xs: str) -> str:
     return w.add("Concat", *xs, axis=_axis(w, node, "dim"))
 

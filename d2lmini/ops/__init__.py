@@ -14,8 +14,7 @@ import the helpers they share (`checks`, `chunking`, `windows`, ...) where they 
 from d2lmini.ops import core  # what an op is: compute, infer, gradient, cost
 
 # one element at a time
-from d2lmini.ops import create  # zeros, ones, full, arange, linspace, eye
-from d2lmini.ops import identity  # cast, copies, where, add_n, where gradients end, amp_cast
+from d2lmini.ops import create  # zeros, arange, eye, cast, copies, where, add_n, BlockGrad
 from d2lmini.ops import elementwise  # families: all ops of a function of two operands
 from d2lmini.ops import binary  # the families: add, maximum, greater, ...
 from d2lmini.ops import fluent  # operators and functions of values
@@ -28,7 +27,6 @@ from d2lmini.ops import reduce  # sum, mean, prod, max, min, nansum, norm
 from d2lmini.ops import order  # argmax, argmin, cumsum, sort, argsort, topk
 
 # the same elements elsewhere
-from d2lmini.ops import places  # where ops that select read, and where gradients are added up
 from d2lmini.ops import shape  # reshape, transpose, expand_dims, broadcast_to, tile, repeat, diag
 from d2lmini.ops import subscript  # slice, slice_axis, reverse, x[key] and x[key] = value
 from d2lmini.ops import join  # concat, stack, split, pad
@@ -36,22 +34,20 @@ from d2lmini.ops import index  # take, Embedding, pick, one_hot
 from d2lmini.ops import sequence  # SequenceMask, SequenceLast, SequenceReverse, CTCLoss
 
 # matrices
-from d2lmini.ops import linalg  # dot, batch_dot, gemm2
+from d2lmini.ops import linalg  # dot, batch_dot, gemm2, FullyConnected
 
 # layers
 from d2lmini.ops import softmax  # softmax, log_softmax, SoftmaxOutput, cross-entropy
-from d2lmini.ops import nn  # FullyConnected, Dropout, L2Normalization
-from d2lmini.ops import normalization  # BatchNorm, LayerNorm, InstanceNorm, GroupNorm
+from d2lmini.ops import normalization  # BatchNorm, LayerNorm, ..., L2Normalization
 from d2lmini.ops import conv  # Convolution, Deconvolution
 from d2lmini.ops import pool  # Pooling
 from d2lmini.ops import rnn_compute  # a recurrent layer: all steps, and back
 from d2lmini.ops import rnn  # RNN: several layers; the layer of a cell
 
 # random numbers
-from d2lmini.ops import random_ops  # uniform, normal, gamma, multinomial, shuffle
+from d2lmini.ops import random_ops  # uniform, normal, multinomial, shuffle, Dropout
 
 # training
-from d2lmini.ops import update  # sgd_update, nag_mom_update, adam_update, rmsprop_update
-from d2lmini.ops import update_multi  # one task for all parameters; gradients in 2 bits
+from d2lmini.ops import update  # sgd_update, adam_update, ...; one task for all parameters
 
 fluent.add_methods()  # x.sum(), x.reshape(...)

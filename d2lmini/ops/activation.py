@@ -270,12 +270,9 @@ def _expm1_of_negative(x: Any) -> Any:
 @composed(
     infer=_infer_leaky, flops=4, same_shape=("data",),
     optional=lambda attrs: ("gamma",) if attrs["act_type"] == "prelu" else (),
-    initial={"gamma": ("Constant", {"value": 0.25})},
+    initial={"gamma": ("Constant", {"value": 0.25})}, left_out=("lower_bound", "upper_bound"),
 )  # fmt: skip
-def LeakyReLU(
-    data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25,
-    lower_bound: float = 0.125, upper_bound: float = 0.334,
-):  # fmt: skip
+def LeakyReLU(data, gamma=None, *, act_type: str = "leaky", slope: float = 0.25):
     """Activations that are not zero for x < 0; for x > 0 all but selu and gelu give x.
 
     leaky    slope x                                     below zero
@@ -285,7 +282,7 @@ def LeakyReLU(
     gelu     x Phi(x), Phi the normal distribution's     (Hendrycks and Gimpel 2016)
 
     Any shape, floating dtype, both kept. MXNetError at the call for another act_type, such as
-    MXNet's 'rrelu', to which the bounds belong, or a gamma that is missing, unexpected, or of
+    MXNet's 'rrelu', or a gamma that is missing, unexpected, or of
     another shape. (The gradient of selu in MXNet 1.9 lacks a factor; here it is right.)
     """
     if act_type == "gelu":

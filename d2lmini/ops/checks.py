@@ -18,17 +18,13 @@ from d2lmini.base.dtypes import is_float
 from d2lmini.ops.core import Shape, Spec
 
 
-def check_float(*specs: Spec | None, half: bool = True) -> None:
-    """One floating point dtype for all specs; float16 only if `half`."""
+def check_float(*specs: Spec | None) -> None:
+    """One floating point dtype for all specs."""
     first = specs[0]
     assert first is not None
     if not is_float(first.dtype):
         raise MXNetError(
             f"needs floating point, got {first.dtype.name}; convert with .astype('float32')"
-        )
-    if not half and first.dtype.itemsize < 4:
-        raise MXNetError(
-            f"needs float32 or float64, got {first.dtype.name}; convert with .astype('float32')"
         )
     check_one_dtype(*specs)
 

@@ -50,6 +50,11 @@ def split_evenly(length: int, n: int) -> list[slice]:
     return [slice(length * i // n, length * (i + 1) // n) for i in range(n)]
 
 
+def cut(length: int, step: int) -> list[slice]:
+    """`length` in slices of `step`; the last may be shorter."""
+    return [slice(i, min(i + step, length)) for i in range(0, length, step)]
+
+
 def along(axis: int, *parts: Any) -> tuple[Any, ...]:
     """The index of `parts` along the axes from `axis` on, and of everything along those before."""
     return (slice(None),) * axis + parts

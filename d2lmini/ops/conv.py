@@ -64,7 +64,7 @@ from d2lmini.ops.checks import check_float, check_optional, check_shape
 from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, check_layout, geometry, transposed_geometry
 
@@ -292,8 +292,6 @@ def _pointwise(xp: Any, w: Any, x: Any, y: Any, groups: int) -> None:
 @lru_cache(maxsize=1024)
 def choose_algorithm(xp: Any, N: int, w: Shape, geo: Geometry, groups: int) -> Any:
     """The algorithm, a module, with the lowest predicted cost. Only sizes decide."""
-    if xp is not np:
-        return choose_algorithm.kernels[kind_of(xp)](xp, N, w, geo, groups)
     if groups > 1:
         return im2col
     return min((im2col, toeplitz, winograd), key=lambda algorithm: algorithm.cost(N, w, geo))

@@ -26,7 +26,7 @@ import numpy as np
 
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch
-from d2lmini.ops.chunking import GRAIN, along, copy, share
+from d2lmini.ops.chunking import GRAIN, along, copy, cut, share
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, inside, taps, windows_of, with_zeros
@@ -85,9 +85,9 @@ class _Tiles:
         self.parts = [
             [
                 Tile(n, r, (n.stop - n.start, r.stop - r.start, *geo.out[1:]))
-                for r in _cut(geo.out[0], rows)
+                for r in cut(geo.out[0], rows)
             ]
-            for n in _cut(N, images)
+            for n in cut(N, images)
         ]
         if self.side_by_side:
             self.parts = [[tile for part in self.parts for tile in part]]
@@ -222,8 +222,3 @@ def _add_windows(
 
     chunks = min(len(images), columns.size // GRAIN) if tiles.side_by_side else 1
     share(xp, len(images), chunks, add)
-
-
-def _cut(length: int, step: int) -> list[slice]:
-    """`length` in slices of `step`; the last may be shorter."""
-    return [slice(i, min(i + step, length)) for i in range(0, length, step)]

@@ -54,6 +54,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -63,6 +64,7 @@ from d2lmini.base.scopes import contextmanager
 from d2lmini.device import blas
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import loan, scratch
+from d2lmini.ops.chunking import cut
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry
@@ -135,11 +137,7 @@ class _Tiling(NamedTuple):
 
     def groups(self, N: int) -> list[tuple[slice, slice]]:
         """Images and rows of tiles of each group."""
-        return [
-            (slice(n, min(n + self.images, N)), slice(r, min(r + self.rows, self.tiles[0])))
-            for n in range(0, N, self.images)
-            for r in range(0, self.tiles[0], self.rows)
-        ]
+        return list(product(cut(N, self.images), cut(self.tiles[0], self.rows)))
 
 
 @lru_cache(maxsize=1024)

@@ -376,15 +376,12 @@ class Op(Facts):
                     raise self._misused(f"input {name!r} is missing")
             while inputs and inputs[-1] is None:
                 inputs.pop()
-        attrs: dict[str, Any] | None = None
         if kwargs and not extra:
             try:
-                attrs = self.bound(**kwargs)
+                return tuple(inputs), self.bound(**kwargs)
             except TypeError:  # not hashable, or wrong: reported below
-                attrs = None
-        if attrs is None:
-            attrs = self.bind_attributes(extra, kwargs, len(args))
-        return tuple(inputs), attrs
+                pass
+        return tuple(inputs), self.bind_attributes(extra, kwargs, len(args))
 
     def sort_inputs(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], tuple]:
         """The inputs of a call, None where one is missing, and the attributes given by position;
@@ -427,6 +424,8 @@ class Op(Facts):
         for name, value in kwargs.items():
             if name not in self.attr_names:
                 if name in self.left_out:
+                    if value in (None, False, "None", "False"):  # as MXNet's layers say it
+                        continue
                     raise self._misused(f"argument {name!r} is left out of d2lmini")
                 if name in ("ctx", "attr", "__layout__") or self._ignores(value):
                     continue
@@ -558,11 +557,6 @@ def same(data: Spec, *others: Spec, **_attrs: Any) -> Spec:
     return data
 
 
-def shape_rule(shape_of: Callable[..., Shape]) -> Callable[..., Spec]:
-    """The rule of an op of one input that keeps the dtype. shape_of: (shape, **attributes)."""
-    return lambda data, **attrs: Spec(shape_of(data.shape, **attrs), data.dtype)
-
-
 def op_of_view(name: str | Callable | None = None, **rules: Any) -> Any:
     """Declare an op whose results are views of its first input, or the same elements in `out`. Its
     shape rule is the op itself, on an array whose elements all lie at one place in memory."""
@@ -585,14 +579,6 @@ def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
     if not -ndim <= axis < ndim:
         raise MXNetError(f"{name}={axis} is out of range for an array of {ndim} axes")
     return axis % ndim
-
-
-def normalize_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """All axes for None, else the given ones counted from the front, without repeats."""
-    if axis is None or axis == ():
-        return tuple(range(ndim))
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tuple(sorted({normalize_axis(a, ndim) for a in axes}))
 
 
 def with_axis(shape: Shape, axis: int, *sizes: int) -> Shape:

@@ -149,8 +149,6 @@ def _rule_of_arrays(of_lhs: Gradient, of_rhs: Gradient) -> tuple[str, Callable]:
         g_rhs = of_rhs(g, *saved[rhs_part]) if needs[1] else None
         lhs, rhs = saved[-2:]
         lhs_shape, rhs_shape = lhs.shape if lhs_kept else lhs, rhs.shape if rhs_kept else rhs
-        if lhs_shape == rhs_shape:
-            return g_lhs, g_rhs
         return unbroadcast(g_lhs, g_rhs, lhs_shape, rhs_shape)
 
     saves = [name if name in reads else f"{name}.shape" for name in order]
@@ -158,29 +156,19 @@ def _rule_of_arrays(of_lhs: Gradient, of_rhs: Gradient) -> tuple[str, Callable]:
 
 
 def _slice_of(names: tuple[str, ...], order: tuple[str, ...]) -> slice:
-    """The slice of `order` that holds these names, which must be consecutive."""
+    """The slice of `order` that holds these names, which are consecutive."""
     start = order.index(names[0]) if names else 0
-    part = slice(start, start + len(names))
-    assert order[part] == names, (
-        f"a gradient reads neighbours of {order} in this order, not {names}"
-    )
-    return part
+    return slice(start, start + len(names))
 
 
 def _rule_beside_number(gradient: Gradient, number: str) -> tuple[str, Callable]:
     """(saves, rule) of an op on an array and a number, which replaces the operand `number`."""
     reads = names_of(gradient)
     saves = " ".join("y" if name == "y" else "data" for name in reads if name != number)
-
-    def with_number_last(g: Any, *saved: Any, scalar: Any) -> Any:
-        return gradient(g, *saved, scalar)
-
-    def with_number_first(g: Any, *saved: Any, scalar: Any) -> Any:
-        return gradient(g, scalar, *saved)
-
     if number not in reads:
         return saves, gradient
-    return saves, with_number_last if reads[-1] == number else with_number_first
+    at = reads.index(number)
+    return saves, lambda g, *saved, scalar: gradient(g, *saved[:at], scalar, *saved[at:])
 
 
 # -- one row ---------------------------------------------------------------------------------------
@@ -278,9 +266,6 @@ class Family:
         """The family's own ops."""
         own = (self.broadcast, self.equal, self.scalar)
         return own if self._reflected is None else (*own, self._reflected)
-
-    def __repr__(self) -> str:
-        return f"<family {self.name}: {', '.join(declared.name for declared in self.ops)}>"
 
     # -- making the ops ----------------------------------------------------------------------------
 

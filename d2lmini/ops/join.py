@@ -34,7 +34,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, with_axis
-from d2lmini.ops.identity import where
+from d2lmini.ops.create import where
 from d2lmini.ops.shape import repeat
 from d2lmini.ops.signature import converter_of
 from d2lmini.ops.subscript import reverse, slice_axis, unslice
@@ -54,7 +54,8 @@ def _infer_concat(*data: Spec, dim: int = 1) -> Spec:
     return Spec(with_axis(first, axis, sum([x.shape[axis] for x in data])), data[0].dtype)
 
 
-@op(mxnet_name="Concat", infer=_infer_concat, flops=0, writes_num_args=True)
+@op(mxnet_name="Concat", aliases=["_rnn_param_concat"], infer=_infer_concat, flops=0,
+    writes_num_args=True)  # fmt: skip
 def concat(xp, *data, dim: int = 1, out=None):
     """Arrays one after the other along axis `dim`; their other sizes and dtypes must agree.
 

@@ -6,8 +6,6 @@ An add-on registers a better implementation for its device; this module imports 
 >>> import numpy as np
 >>> @with_kernels
 ... def double(xp, x):
-...     if xp is not np:
-...         return double.kernels[kind_of(xp)](xp, x)
 ...     return x + x
 >>> @double.kernel("cuda")                              # in the add-on
 ... def _(xp, x):
@@ -33,6 +31,7 @@ here, not time: the copies cost more than the computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -56,12 +55,18 @@ class Kernels(dict[str, Kernel]):
         return add
 
 
-def with_kernels(function: Any) -> Any:
-    """Let add-ons register kernels for a helper of several ops. The helper stays a plain function,
-    which looks up its kernel when `xp` is not NumPy."""
-    function.kernels = Kernels()
-    function.kernel = function.kernels.register
-    return function
+def with_kernels(function: Callable[..., Any]) -> Any:
+    """Let add-ons register kernels for a helper of several ops; the function is for NumPy."""
+    kernels = Kernels()
+
+    @wraps(function)
+    def helper(xp: Any, *args: Any, **options: Any) -> Any:
+        if xp is np:
+            return function(xp, *args, **options)
+        return kernels[kind_of(xp)](xp, *args, **options)
+
+    helper.kernel = kernels.register  # type: ignore[attr-defined]
+    return helper
 
 
 def kind_of(xp: Any) -> str:

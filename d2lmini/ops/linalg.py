@@ -1,4 +1,4 @@
-"""Matrix products: dot, batch_dot, and BLAS's gemm under MXNet's name `linalg_gemm2`.
+"""Matrix products: dot, batch_dot, BLAS's gemm under MXNet's name `linalg_gemm2`, FullyConnected.
 
 >>> from d2lmini import nd
 >>> a = nd.array([[1, 2], [3, 4]])
@@ -29,10 +29,11 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_one_dtype
+from d2lmini.ops.checks import check_float, check_one_dtype, check_optional, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
+from d2lmini.ops.reduce import sum_
 
 
 def _gradients_of_product(
@@ -206,3 +207,93 @@ def gemm2(
     product = dot if A.ndim == 2 else batch_dot
     y = product(A, B, transpose_a=transpose_a, transpose_b=transpose_b)
     return y if alpha == 1 else y * alpha
+
+
+# -- FullyConnected -------------------------------------------------------------------------------
+
+
+def _infer_fully_connected(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, num_hidden: int, no_bias: bool,
+    flatten: bool,
+) -> Spec:  # fmt: skip
+    check_float(data, weight, bias)
+    check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
+    if not data.shape:
+        raise MXNetError("data needs at least one axis, got a scalar")
+    inner = prod(data.shape[1:]) if flatten else data.shape[-1]
+    check_shape(
+        "weight", weight, (num_hidden, inner),
+        why=f"num_hidden and the inputs of data {data.shape} with flatten={flatten}",
+    )  # fmt: skip
+    check_shape("bias", bias, (num_hidden,))
+    outer = data.shape[:1] if flatten else data.shape[:-1]
+    return Spec((*outer, num_hidden), data.dtype)
+
+
+def _flops_fully_connected(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * out.size * weight.shape[1] + (0 if bias is None else out.size)
+
+
+def _rows(shape: Shape, flatten: bool) -> Shape:
+    """data as a matrix with one sample per row."""
+    return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
+
+
+@op(
+    infer=_infer_fully_connected, flops=_flops_fully_connected,
+    optional=lambda attrs: () if attrs["no_bias"] else ("bias",),
+)  # fmt: skip
+def FullyConnected(
+    xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True,
+    out=None,
+):  # fmt: skip
+    """y = data weight^T + bias, a layer of `num_hidden` units.
+
+    data (N, ...), where the axes after the first are merged into one of size K -> (N, num_hidden);
+    with flatten False data (..., K) -> (..., num_hidden). weight (num_hidden, K), bias
+    (num_hidden,) unless no_bias. One floating dtype, kept. MXNetError at the call for shapes and
+    dtypes.
+    Cost: 2 N K num_hidden.
+
+    >>> weight, bias = nd.ones((5, 12)), nd.zeros(5)
+    >>> nd.FullyConnected(nd.ones((2, 3, 4)), weight, bias, num_hidden=5).shape
+    (2, 5)
+    """
+    flat = data.ndim == 2  # reshaping would change nothing
+    rows = data if flat else data.reshape(_rows(data.shape, flatten))
+    place = out if flat or out is None else out.reshape(len(rows), num_hidden)
+    y = matmul(xp, rows, weight.T, place)
+    if bias is not None:
+        # For one row NumPy adds arrays of equal shape in half the time.
+        xp.add(y, bias[None] if len(y) == 1 else bias, y)
+    if flat:
+        return y
+    return y.reshape((data.shape[:1] if flatten else data.shape[:-1]) + (num_hidden,))
+
+
+@FullyConnected.gradient(saves="data data.shape weight")
+def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places=NOWHERE):
+    flat = len(shape) == 2  # reshaping would change nothing
+    rows = shape if flat else _rows(shape, flatten)
+    g = g if flat else g.reshape((rows[0], num_hidden))
+    dx = dw = None
+    if needs[0]:
+        dx = dot(g, weight)
+        dx = dx if flat else dx.reshape(shape)
+    if needs[1]:
+        dw = dot(g, data if flat else data.reshape(rows), transpose_a=True, out=places[1])
+    return (dx, dw) if no_bias else (dx, dw, sum_(g, axis=0, out=places[2]) if needs[2] else None)
+
+
+@FullyConnected.infer_inputs
+def _(given, out, attrs):
+    data, weight, hidden = given["data"], given.get("weight"), attrs["num_hidden"]
+    if not data:
+        return {}
+    inner = prod(data[1:]) if attrs["flatten"] else data[-1]
+    found = {"weight": (hidden, inner), "bias": (hidden,)}
+    if out and (len(data) == 2 or not attrs["flatten"]):
+        found["data"] = (*out[:-1], weight[1] if weight else 0)
+    return found

@@ -1,4 +1,5 @@
-"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula, four choices of axes.
+"""BatchNorm, LayerNorm, InstanceNorm, GroupNorm: one formula, four choices of axes;
+L2Normalization.
 
 >>> from d2lmini import nd
 >>> x = nd.array([[1, 2, 3], [10, 20, 30]])
@@ -30,7 +31,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import is_half
-from d2lmini.ops.checks import check_float, check_one_dtype, check_shapes
+from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry
 from d2lmini.ops.facts import Inputs, Partial
@@ -259,12 +260,12 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
     output_names=("output", "mean", "var"), mxnet_outputs=3,
     outputs=lambda output_mean_var=False, **_: 3 if output_mean_var else 1,
+    left_out=("min_calib_range", "max_calib_range"),
 )  # fmt: skip
 def BatchNorm(
     data, gamma, beta, moving_mean, moving_var, *, eps: float = 1e-3, momentum: float = 0.9,
     fix_gamma: bool = True, use_global_stats: bool = False, output_mean_var: bool = False,
-    axis: int = 1, cudnn_off: bool = False, min_calib_range: float | None = None,
-    max_calib_range: float | None = None, training,
+    axis: int = 1, cudnn_off: bool = False, training,
 ):  # fmt: skip
     """Normalize each channel (axis `axis`, of C elements) over the batch; the shape is kept.
 
@@ -307,3 +308,28 @@ def _(g, y, data, gamma, beta, *, eps, fix_gamma, use_global_stats, axis, traini
         rest = [(g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)]
     dgamma, dbeta = _like((gamma, beta), rest)
     return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None
+
+
+# -- L2Normalization ------------------------------------------------------------------------------
+
+
+def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
+    check_float(data)
+    check_choice("mode", mode, ("instance", "channel", "spatial"))
+    if len(data.shape) < (1 if mode == "instance" else 3):
+        raise MXNetError(f"mode={mode!r} needs more axes, got {data.shape}")
+    return data
+
+
+@composed(infer=_infer_l2, flops=4, same_shape=True, mxnet_outputs=2)
+def L2Normalization(data, *, eps: float = 1e-10, mode: str = "instance"):
+    """data / sqrt(sum of squares + eps): over each 'instance', 'channel' (axis 1), or 'spatial'
+    (axes 2 on, for each channel). Shape and floating dtype are kept.
+
+    Each element of a vector is an instance.
+    """
+    first, end = {"instance": (1, data.ndim), "channel": (1, 2), "spatial": (2, data.ndim)}[mode]
+    squares = data * data
+    if first < end:
+        squares = squares.sum(axis=tuple(range(first, end)), keepdims=True)
+    return data / (squares + eps).sqrt()

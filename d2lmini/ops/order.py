@@ -45,7 +45,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.places import adjoint, integers
+from d2lmini.ops.index import adjoint, integers
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.subscript import reverse
 
@@ -77,11 +77,8 @@ def _(g, data, shape, *, axis, is_ascend):
     return reshape_to(put_along(g, order, axis=at, shape=lines), shape)
 
 
-def _infer_first(data: Spec, *, axis: int, k: int, **_: Any) -> Spec:
-    return Spec(with_axis(data.shape, axis, k), "int64")
-
-
-@op("_first", infer=_infer_first, flops=_comparisons, grad=None)
+@op("_first", infer=lambda data, *, axis, k, **_: Spec(with_axis(data.shape, axis, k), "int64"),
+    flops=_comparisons, grad=None)  # fmt: skip
 def first(xp, data, *, axis: int, k: int, is_ascend: bool):
     """The positions of the first k elements along `axis` in rising or falling order."""
     n = data.shape[axis]
@@ -130,16 +127,16 @@ def argsort(data, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType
 
 
 def _topk_dtypes(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
-    picked = {"value": [data], "both": [data, attrs["dtype"]], "mask": [data]}
+    picked = {"value": [data], "both": [data, attrs["dtype"]]}
     return picked.get(attrs["ret_typ"], [attrs["dtype"]])
 
 
 @composed(
     flops=_comparisons,
     outputs=lambda ret_typ="indices", **_: 2 if ret_typ == "both" else 1,
-    mxnet_outputs=lambda attrs: 1 if attrs["ret_typ"] in ("indices", "mask") else 2,
+    mxnet_outputs=lambda attrs: 1 if attrs["ret_typ"] == "indices" else 2,
     free_dtypes=("data",), output_dtypes=_topk_dtypes,
-    constants=lambda attrs: ("data",) if attrs["ret_typ"] in ("indices", "mask") else (),
+    constants=lambda attrs: ("data",) if attrs["ret_typ"] == "indices" else (),
 )  # fmt: skip
 def topk(
     data, *, axis: int | None = -1, k: int = 1, ret_typ: str = "indices",
@@ -148,14 +145,13 @@ def topk(
     """The k largest elements of each line along `axis` (the smallest if is_ascend), sorted.
 
     ret_typ: 'indices' gives their positions (of `dtype`), 'value' the elements, 'both' a list of
-    the two, 'mask' an array like the data with 1 at their positions and 0 elsewhere. k < 1 means
-    all. (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all, (k,). Only values
-    have a gradient. MXNetError at the call for k > n.
+    the two. k < 1 means all. (..., n, ...) -> (..., k, ...); axis=None takes the k largest of all,
+    (k,). Only values have a gradient. MXNetError at the call for k > n.
 
     >>> nd.topk(nd.array([3, 9, 7]), k=2, ret_typ="value").asnumpy().tolist()
     [9.0, 7.0]
     """
-    check_choice("ret_typ", ret_typ, ("value", "indices", "mask", "both"))
+    check_choice("ret_typ", ret_typ, ("value", "indices", "both"))
     shape, at = _lines(data.shape, axis)
     n = shape[at]
     if k > n:
@@ -165,11 +161,7 @@ def topk(
     if ret_typ == "indices":
         return _in_dtype(order, n, dtype)
     value = take_along(lines, order, axis=at)
-    if ret_typ == "value":
-        return value
-    if ret_typ == "both":
-        return value, _in_dtype(order, n, dtype)
-    return reshape_to(put_along(value.ones_like(), order, axis=at, shape=shape), data.shape)
+    return value if ret_typ == "value" else (value, _in_dtype(order, n, dtype))
 
 
 # -- to and from positions along an axis -----------------------------------------------------------
@@ -266,23 +258,20 @@ def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
 ROW = 128
 
 
-def _infer_cumsum(a: Spec, *, axis: int | None = None, dtype: Any = None) -> Spec:
-    if axis is not None:
-        normalize_axis(axis, len(a.shape))
-    counted = np.dtype(np.int64) if a.dtype.kind == "b" else a.dtype
-    return Spec((a.size,) if axis is None else a.shape, dtype or counted)
+def _infer_cumsum(a: Spec, *, axis: int | None) -> Spec:
+    return Spec(_lines(a.shape, axis)[0], np.int64 if a.dtype.kind == "b" else a.dtype)
 
 
-@op(mxnet_name="_np_cumsum", infer=_infer_cumsum)
-def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=None):
+@op(mxnet_name="_np_cumsum", infer=_infer_cumsum, left_out=("dtype",))
+def cumsum(xp, a, *, axis: int | None = None, out=None):
     """Running sum along `axis`, or of the flattened array: y[i] = x[0] + ... + x[i].
 
-    Shape kept ((size,) for axis=None). The dtype is kept, unless `dtype` is given; bool is summed
-    in int64, float16 in float32.
+    Shape kept ((size,) for axis=None). The dtype is kept; bool is summed in int64, float16 in
+    float32.
     """
     if axis is None:
         a, axis = a.reshape(-1), 0
-    dtype = np.dtype(dtype or (np.int64 if a.dtype.kind == "b" else a.dtype))
+    dtype = np.dtype(np.int64) if a.dtype.kind == "b" else a.dtype
     acc = np.float32 if dtype == np.float16 else dtype
     if xp is not np or acc != dtype or prod(a.shape[axis % a.ndim + 1 :]) < ROW:
         return chunking.place(xp, xp.cumsum(a, axis=axis, dtype=acc), dtype, out)
@@ -291,14 +280,12 @@ def cumsum(xp, a, *, axis: int | None = None, dtype: DType | None = None, out=No
     rows, sums = np.moveaxis(a, axis, 0), np.moveaxis(out, axis, 0)
     sums[:1] = rows[:1]
     for i in range(1, len(rows)):
-        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype, casting="unsafe")
+        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype)
     return out
 
 
-@cumsum.gradient(saves="a.shape a.dtype")
-def _(g, shape, a_dtype, *, axis, dtype):
+@cumsum.gradient(saves="a.shape")
+def _(g, shape, *, axis):
     along = 0 if axis is None else axis
     back = reverse(cumsum(reverse(g, axis=(along,)), axis=along), axis=(along,))
-    if dtype is not None:
-        back = back.astype(a_dtype)
     return reshape_to(back, shape) if axis is None else back

@@ -33,9 +33,6 @@ cross the end of a row are never selected.
 The gradient of windows of 2 x 2 (`give_to_winners`) treats two adjacent places as one integer of
 twice the width: g is written into the lower half, and shifted to the upper half where the place on
 the right is the argmax. This is integer arithmetic on the bits of g, exact for every value.
-
-The gradient of a sum over windows that partition the image writes g to all places of its window
-(`repeat_windows`): along a row number by number, and then whole rows.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
@@ -116,16 +113,19 @@ def _reduce(x: Any, pool: Geometry, largest: bool, y: Any) -> None:
 
 def _sum_backward(g: Any, pool: Geometry, dx: Any) -> None:
     """The transpose of the sum: each g is added to all places of its window."""
-    if cover(pool):
-        repeat_windows(g, pool.kernel, dx)
-        return
+    covers = all(s == k and p == 0 and o * k == n for n, k, s, _dilate, p, o in zip(*pool))
     whole = _padded(dx, pool, 0.0)
     for axis in reversed(range(len(pool.size))):
         shape = g.shape[: axis + 1] + whole.shape[axis + 1 : axis + 2] + g.shape[axis + 2 :]
         result = whole if axis == 0 else np.empty(shape, dx.dtype)
-        result.fill(0)
-        for place in _places(pool, axis):
-            result[place] += g
+        if not covers:
+            result.fill(0)
+        # If each place of the image lies in one window, g is written, not added.
+        for place in [...] if covers and pool.out[axis] == 1 else _places(pool, axis):
+            if covers:
+                result[place] = g
+            else:
+                result[place] += g
         g = result
     if whole is not dx:
         dx[...] = whole[inside(pool)]
@@ -159,9 +159,6 @@ def _by_images(body: Callable[..., None], *arrays: Any) -> None:
 @with_kernels
 def reduce_windows(xp: Any, x: Any, pool: Geometry, kind: int, y: Any) -> None:
     """Fill y (N, C, *out) with the sum, mean or maximum of each window of x (N, C, *size)."""
-    if xp is not np:
-        reduce_windows.kernels[kind_of(xp)](xp, x, pool, kind, y)
-        return
     wide = x.dtype if kind == MAX else np.promote_types(x.dtype, "float32")
 
     def body(x: Any, place: Any) -> None:
@@ -310,29 +307,6 @@ def combine_neighbours(
             row, whole = target[:n], target
     first = tuple(slice(0, (o - 1) * s + 1, s) for o, s in zip(y.shape[1:], stride))
     y[...] = whole.reshape(x.shape)[(slice(None), *first)]
-
-
-def cover(pool: Geometry) -> bool:
-    """True if every place of the image lies in exactly one window."""
-    return all(s == k and p == 0 and o * k == n for n, k, s, _dilate, p, o in zip(*pool))
-
-
-def repeat_windows(g: np.ndarray, kernel: Shape, dx: np.ndarray) -> None:
-    """dx (images, *size): each g (images, *out) at all places of its window."""
-    part = g.reshape(-1)
-    axes = [a for a in reversed(range(len(kernel))) if kernel[a] > 1]
-    names = ("left", "right")
-    for i, axis in enumerate(axes):
-        k, length = kernel[axis], prod(dx.shape[axis + 2 :])  # a number, a row, an image
-        n = part.size * k
-        whole = dx.reshape(-1) if axis == axes[-1] else scratch.array(names[i % 2], n, dx.dtype)
-        item = f"V{length * dx.itemsize}" if length > 1 else dx.dtype
-        places, source = whole.view(item), part.view(item)
-        for j in range(k):
-            places[j::k] = source
-        part = whole
-    if not axes:
-        dx[...] = g
 
 
 def are_squares(dtype: np.dtype, pool: Geometry) -> bool:

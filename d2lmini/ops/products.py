@@ -30,7 +30,7 @@ from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import chunking
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import Kernels, kind_of
 
 #: (multiplications, chunks): a product of at least this size is split into this many chunks. Half
 #: of the smallest takes 0.2 ms, five times a hand-over to a worker; with four chunks instead of two
@@ -45,16 +45,18 @@ MOVE = 8
 #: Minimal number of rows or columns of a chunk.
 NARROWEST = 32
 
+#: Products on other devices.
+kernels = Kernels()
 
-@with_kernels
+
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
     Operands may be strided views. BLAS has no routine for float16 and bfloat16: the product is
     computed in float32 and rounded once.
     """
-    if xp is not np:
-        return matmul.kernels[kind_of(xp)](xp, a, b, out)
+    if xp is not np:  # looked up here: `with_kernels` costs 6 % of a tiny product
+        return kernels[kind_of(xp)](xp, a, b, out)
     if a.dtype.itemsize == 2 and is_half(a.dtype):
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
         if out is None:

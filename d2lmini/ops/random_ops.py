@@ -1,4 +1,4 @@
-"""Random ops: uniform, normal, randint, multinomial, shuffle.
+"""Random ops: uniform, normal, randint, multinomial, shuffle, Dropout.
 
 >>> from d2lmini import nd, random
 >>> random.seed(3)
@@ -33,11 +33,12 @@ import numpy as np
 from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.base.dtypes import is_float
 from d2lmini.device.parallel import parallel_for
-from d2lmini.ops.checks import refuse_gradient
+from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.random_state import Key
+from d2lmini.ops.reduce import reduced_axes
 
 # Drawing takes about this many operations per number.
 _FLOPS = 20.0
@@ -153,8 +154,6 @@ def sample_multinomial(
 @with_kernels
 def pick(xp: Any, upper: Any, count: int, rng: Any) -> Any:
     """(N, count) indices of categories; row n of `upper` (N, K) has their cumulative weights."""
-    if xp is not np:
-        return pick.kernels[kind_of(xp)](xp, upper, count, rng)
     shape = len(upper), count
     uniform = rng.generator(0).random(shape) * upper[:, -1:]
     rows = [np.searchsorted(u, x, side="right") for u, x in zip(upper, uniform, strict=True)]
@@ -256,16 +255,12 @@ def require(what: str, needs: str, value: Any) -> None:
 @with_kernels
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
-    if xp is not np:
-        return standard_uniform.kernels[kind_of(xp)](xp, key, piece, shape)
     return key.generator(piece).random(shape, dtype="float32")
 
 
 @with_kernels
 def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, float]) -> Any:
     """Fill `out` from a distribution with these parameters."""
-    if xp is not np:
-        return draw.kernels[kind_of(xp)](xp, name, rng, out, parameters)
     flat = out.reshape(-1)
 
     def piece(i: int) -> None:
@@ -274,3 +269,69 @@ def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, float]) -
 
     parallel_for(-(-flat.size // PIECE), piece)
     return out
+
+
+# -- Dropout --------------------------------------------------------------------------------------
+
+
+def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) -> Spec:
+    check_float(data)
+    check_choice("mode", mode, ("training", "always"))
+    if not 0 <= p <= 1:
+        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
+    reduced_axes(axes, len(data.shape))
+    return data
+
+
+def _drops(*, p: float, mode: str, training: bool, **_: Any) -> bool:
+    return p > 0 and (training or mode == "always")
+
+
+@op(infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2, draws=_drops)
+def Dropout(
+    xp, data, *, p: float = 0.5, mode: str = "training", axes: Shape = (),
+    cudnn_off: bool | None = False, rng, training, out=None,
+):  # fmt: skip
+    """Set elements to zero with probability p and divide the others by 1 - p, while training.
+
+    Outside training data itself, unless mode is 'always'. Along `axes` the elements share one
+    random decision. Shape and floating dtype are kept; p = 1 gives zeros. MXNetError at the call
+    for p, mode, axes.
+
+    Backward draws the mask again from the stream of this operation, which takes some time and no
+    memory. After N. Srivastava et al. (2014) and MXNet's Dropout.
+    """
+    if rng is None:
+        return xp.positive(data, out=out)
+    return dropped.compute(xp, data, p=p, axes=axes, key=rng, out=out)
+
+
+@Dropout.gradient()
+def _(g, *, p, axes, rng):
+    return g if rng is None else dropped(g, p=p, axes=axes, key=rng)
+
+
+@op("_dropped", flops=4)
+def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
+    """data times the mask that `key` draws: 0 with probability p, else 1 / (1 - p)."""
+    y = xp.empty(data.shape, data.dtype) if out is None else out
+    scale = data.dtype.type(0 if p == 1 else 1 / (1 - p))
+    if axes or xp is not np:
+        shared = reduced_axes(axes, data.ndim) if axes else ()
+        shape = tuple(1 if i in shared else n for i, n in enumerate(data.shape))
+        drawn = standard_uniform(xp, key, 0, shape)
+        return xp.multiply(data, (drawn >= p) * scale, out=y)
+    flat, place = data.reshape(-1), y.reshape(-1)
+
+    def piece(i: int) -> None:
+        part = slice(i * PIECE, min((i + 1) * PIECE, flat.size))
+        drawn = key.generator(i).random(part.stop - part.start, dtype="float32")
+        np.multiply(flat[part], (drawn >= p) * scale, out=place[part])
+
+    parallel_for(-(-flat.size // PIECE), piece)
+    return y
+
+
+@dropped.gradient()
+def _(g, *, p, axes, key):
+    return dropped(g, p=p, axes=axes, key=key)

@@ -35,7 +35,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
-from d2lmini.ops.core import Axes, DType, Op, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
 
 #: The reductions that compiled programs join to other ops -> the ufunc that adds up.
 REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
@@ -310,25 +310,17 @@ def reshape_to(value: Any, shape: Shape) -> Any:
 # -- norm ------------------------------------------------------------------------------------------
 
 
-def _infer_norm(
-    data: Spec, *, ord: int = 2, axis: Any = None, out_dtype: Any = None, keepdims: bool = False
-) -> Spec:
+def _infer_norm(data: Spec, *, ord: int, axis: Any, keepdims: bool) -> Spec:
     check_choice("ord", ord, (1, 2))
     axes = reduced_axes(axis, len(data.shape))
-    return Spec(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
+    return Spec(reduced_shape(data.shape, axes, keepdims), data.dtype)
 
 
-@op(
-    infer=_infer_norm, flops=lambda data, **_: 2 * data.size,
-    output_dtypes=lambda attrs, data, n: [attrs["out_dtype"] or data],
-)  # fmt: skip
-def norm(
-    xp, data, *, ord: int = 2, axis: Axes = None, out_dtype: DType | None = None,
-    keepdims: bool = False, out=None,
-):  # fmt: skip
+@op(infer=_infer_norm, flops=lambda data, **_: 2 * data.size, left_out=("out_dtype",))
+def norm(xp, data, *, ord: int = 2, axis: Axes = None, keepdims: bool = False, out=None):
     """Length of vectors along `axis`: (sum |x|^ord)^(1/ord), for ord 1 or 2.
 
-    The dtype is kept, or `out_dtype`. Over two axes this is the Frobenius norm. Where squares leave
+    The dtype is kept. Over two axes this is the Frobenius norm. Where squares leave
     the range of float32 they are summed in float64, so that neither 1e30 nor 1e-30 is lost.
     The gradient at a vector of zeros is 0 (MXNet gives nan).
 
@@ -337,7 +329,7 @@ def norm(
     """
     axes = reduced_axes(axis, data.ndim)
     if out is None:
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), out_dtype or data.dtype)
+        out = xp.empty(reduced_shape(data.shape, axes, keepdims), data.dtype)
     acc = np.float32 if data.dtype == np.float16 else np.float64
     if ord == 1:
         return reduce_into(xp, data, axes, out, "sum", acc, prepare=xp.abs)
@@ -354,11 +346,9 @@ def norm(
     )  # fmt: skip
 
 
-@norm.gradient(saves="y data data.shape data.dtype")
-def _(g, y, data, shape, dtype, *, ord, axis, out_dtype):
+@norm.gradient(saves="y data data.shape")
+def _(g, y, data, shape, *, ord, axis):
     kept = kept_shape(shape, reduced_axes(axis, len(shape)))
-    if out_dtype is not None:
-        g, y = g.astype(dtype), y.astype(dtype)
     if ord == 1:
         return reshape_to(g, kept) * data.sign()
     return reshape_to(g / (y + (y == 0)), kept) * data

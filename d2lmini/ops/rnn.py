@@ -32,9 +32,8 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.core import ALL, Op, Shape, Spec, declare_op, op
+from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.facts import Conflict
-from d2lmini.ops.join import concat
 from d2lmini.ops.random_ops import standard_uniform
 from d2lmini.ops.rnn_compute import KINDS, Weights, layer_of, views_of
 
@@ -174,30 +173,13 @@ def _check_arrays(mode: str, state_cell: Spec | None, *arrays: Spec) -> None:
     check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
 
 
-#: `concat`, under the name by which MXNet's graphs join the parameters of `RNN`.
-rnn_param_concat = declare_op(
-    Op(
-        concat.compute, "_rnn_param_concat", infer=concat.infer, flops=0, in_mxnet=True,
-        writes_num_args=True,
-    )
-)  # fmt: skip
-rnn_param_concat.gradient(saves="data.shape")(concat.rule)
-
-
 # -- all layers ------------------------------------------------------------------------------------
 
 
 def _infer(
     data: Spec, parameters: Spec, state: Spec, state_cell: Spec | None = None, *, state_size: int,
-    num_layers: int, bidirectional: bool, mode: str, p: float, projection_size: int | None,
-    lstm_state_clip_min: float | None, use_sequence_length: bool, **_: Any,
+    num_layers: int, bidirectional: bool, mode: str, p: float, **_: Any,
 ) -> list[Spec]:  # fmt: skip
-    if projection_size or lstm_state_clip_min is not None or use_sequence_length:
-        raise MXNetError(
-            "projection_size, lstm_state_clip_min and sequence_length (MXNet ignores the last two "
-            "on the CPU) are not supported; put a Dense layer behind the LSTM, or unroll a cell "
-            "with valid_length="
-        )
     _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
         raise MXNetError(f"data is {data.shape}, need (T, N, C): steps, sequences, inputs")
@@ -228,13 +210,15 @@ def _flops(data: Spec, *arrays: Spec, out: Spec, mode: str, **_: Any) -> float:
     outputs=lambda mode="", state_outputs=False, **_: 1 + state_outputs * (1 + (mode == "lstm")),
     output_names=("output", "state_output", "statecell_output"),
     draws=lambda p, num_layers, training, **_: p > 0 and num_layers > 1 and training,
+    left_out=(
+        "projection_size", "lstm_state_clip_min", "lstm_state_clip_max", "lstm_state_clip_nan",
+        "use_sequence_length",
+    ),
 )  # fmt: skip
 def RNN(
     xp, data, parameters, state, state_cell=None, *, state_size: int, num_layers: int,
-    bidirectional: bool = False, mode: str, p: float = 0.0, state_outputs: bool = False,
-    projection_size: int | None = None, lstm_state_clip_min: float | None = None,
-    lstm_state_clip_max: float | None = None, lstm_state_clip_nan: bool = False,
-    use_sequence_length: bool = False, rng, training, out=None,
+    bidirectional: bool = False, mode: str, p: float = 0.0, state_outputs: bool = False, rng,
+    training, out=None,
 ):  # fmt: skip
     """A recurrent network over (T, N, C) -> (T, N, directions * state_size).
 
@@ -244,9 +228,8 @@ def RNN(
     state_outputs also returns the last states. In training a fraction p of the inputs of each layer
     but the first is dropped.
 
-    One dtype; 16 bits are computed in float32. MXNetError at the call for shapes, dtypes, and the
-    unsupported projection_size and use_sequence_length. Not twice differentiable, as in MXNet. (On
-    the CPU MXNet 1.9 ignores p and the lengths.)
+    One dtype; 16 bits are computed in float32. MXNetError at the call for shapes and dtypes. Not
+    twice differentiable, as in MXNet. (On the CPU MXNet 1.9 ignores p.)
 
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """

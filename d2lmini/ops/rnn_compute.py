@@ -39,7 +39,7 @@ import numpy as np
 
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Shape
-from d2lmini.ops.kernels import kind_of, with_kernels
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.products import matmul
 from d2lmini.ops.scalar_cache import at_least, fit
 
@@ -177,10 +177,7 @@ def rows(a: Any) -> Any:
 @with_kernels
 def sum_rows(xp: Any, x: Any, out: Any) -> None:
     """Fill out (X,) with the sums of the columns of x (R, X)."""
-    if xp is not np:
-        sum_rows.kernels[kind_of(xp)](xp, x, out)
-    else:
-        np.sum(x, axis=0, out=out)
+    np.sum(x, axis=0, out=out)
 
 
 class Tanh(Layer):
@@ -357,6 +354,4 @@ KINDS: dict[str, type[Layer]] = {"rnn_relu": Relu, "rnn_tanh": Tanh, "lstm": LST
 @with_kernels
 def layer_of(xp: Any, mode: str) -> Layer:
     """The layer of a kind, for arrays of the module `xp`."""
-    if xp is not np:
-        return layer_of.kernels[kind_of(xp)](xp, mode)
     return KINDS[mode](xp)

@@ -47,7 +47,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs, Partial
-from d2lmini.ops.places import adjoint, integers, scatter, scatter_add
+from d2lmini.ops.index import adjoint, integers, scatter, scatter_add
 from d2lmini.ops.softmax import log_softmax
 
 

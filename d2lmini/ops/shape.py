@@ -55,11 +55,11 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import ArgumentValueError, MXNetError
-from d2lmini.ops import chunking, core
+from d2lmini.ops import chunking
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
 from d2lmini.ops.create import progression
-from d2lmini.ops.places import adjoint
+from d2lmini.ops.index import adjoint
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
 from d2lmini.ops.signature import signature_of, with_signature
 
@@ -422,23 +422,21 @@ space_to_depth.gradient()(lambda g, *, block_size: depth_to_space(g, block_size=
 # -- diagonals -------------------------------------------------------------------------------------
 
 
-def _diag_shape(shape: Shape, k: int = 0, axis1: int = 0, axis2: int = 1) -> Shape:
-    if len(shape) == 1:
-        return (shape[0] + abs(k),) * 2
-    rows, columns = (normalize_axis(a, len(shape)) for a in (axis1, axis2))
-    if rows == columns:
-        raise MXNetError(f"axis1={axis1} and axis2={axis2} are the same axis of {shape}")
-    length = min(shape[rows] + min(k, 0), shape[columns] - max(k, 0))
-    if length < 0:
-        raise MXNetError(f"k={k} is not a diagonal of {shape[rows]} x {shape[columns]} matrices")
-    return (*(n for a, n in enumerate(shape) if a not in (rows, columns)), length)
+def _infer_diag(data: Spec, *, k: int) -> Spec:
+    if len(data.shape) == 1:
+        return Spec((data.shape[0] + abs(k),) * 2, data.dtype)
+    rows, columns, *rest = data.shape or (0, 0)
+    length = min(rows + min(k, 0), columns - max(k, 0))
+    if length < 0 or not data.shape:
+        raise MXNetError(f"k={k} is not a diagonal of data {data.shape}")
+    return Spec((*rest, length), data.dtype)
 
 
-@op(infer=core.shape_rule(_diag_shape), flops=0)
-def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
+@op(infer=_infer_diag, flops=0, left_out=("axis1", "axis2"))
+def diag(xp, data, *, k: int = 0):
     """Diagonal number k: of zeros filled with a vector, or taken from matrices.
 
-    (n,) -> (n + |k|, n + |k|). With two axes or more: axis1 and axis2 hold the matrices; one last
+    (n,) -> (n + |k|, n + |k|). With two axes or more the first two hold the matrices; one last
     axis with the diagonals replaces both, as in numpy.diagonal. dtype kept.
     MXNetError at the call for a diagonal that does not exist.
 
@@ -449,19 +447,18 @@ def diag(xp, data, *, k: int = 0, axis1: int = 0, axis2: int = 1):
      [0. 0. 0.]]
     <NDArray 3x3 @cpu(0)>
     """
-    return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k, axis1, axis2)
+    return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k)
 
 
 @adjoint(diag, "_undiag", flops=0)
-def undiag(xp, data, *, shape: Shape, k: int, axis1: int, axis2: int):
+def undiag(xp, data, *, shape: Shape, k: int):
     """Zeros of `shape` with `data` at the diagonal that `diag` reads; for a vector, which `diag`
     writes into a matrix, the diagonal of this matrix."""
     if len(shape) == 1:
         return xp.diagonal(data, k)
     result = xp.zeros(shape, data.dtype)
-    matrices = xp.moveaxis(result, (axis1, axis2), (-2, -1))
     place = xp.arange(data.shape[-1])
-    matrices[..., place + max(0, -k), place + max(0, k)] = data
+    result[place + max(0, -k), place + max(0, k)] = xp.moveaxis(data, -1, 0)
     return result
 
 
@@ -486,23 +483,15 @@ def size_array(xp, data):
     return xp.asarray([data.size], dtype=np.int64)
 
 
-def _infer_arange_like(data: Spec, *, axis: int | None = None, repeat: int = 1, **_: Any) -> Spec:
-    if repeat < 1:
-        raise MXNetError(f"repeat={repeat}, need 1 or more")
+def _infer_arange_like(data: Spec, *, axis: int | None, **_: Any) -> Spec:
     if axis is None:
         return data
     return Spec((data.shape[normalize_axis(axis, len(data.shape))],), data.dtype)
 
 
-@op("_contrib_arange_like", infer=_infer_arange_like, grad=None)
-def arange_like(
-    xp, data, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
-):
-    """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis`.
-
-    Each number comes `repeat` times in a row; computed in the dtype of data.
-    """
+@op("_contrib_arange_like", infer=_infer_arange_like, grad=None, left_out=("repeat",))
+def arange_like(xp, data, *, start: float = 0.0, step: float = 1.0, axis: int | None = None):
+    """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis`;
+    computed in the dtype of data."""
     shape = data.shape if axis is None else (data.shape[axis],)
-    n = prod(shape)
-    values = progression(xp, start, step, -(-n // repeat), data.dtype, repeat)
-    return values[:n].reshape(shape)
+    return progression(xp, start, step, prod(shape), data.dtype).reshape(shape)

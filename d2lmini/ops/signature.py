@@ -49,10 +49,6 @@ class Signature(NamedTuple):
     n_required: int = 0
     variadic: bool = False
 
-    def without(self, *words: str) -> Signature:
-        """The same signature without some of the keywords."""
-        return self._replace(words=tuple([word for word in self.words if word not in words]))
-
 
 def signature_of(compute: Callable[..., Any], skip: int = 1) -> Signature:
     """The stated signature, else the one read from the function without its first parameters:

@@ -39,13 +39,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import (
-    check_choice,
-    check_float,
-    check_numbers,
-    check_one_dtype,
-    check_shape,
-)
+from d2lmini.ops.checks import check_float, check_numbers, check_one_dtype, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.index import pick
@@ -131,79 +125,51 @@ def _(g, y, *, axis, temperature):
 # -- SoftmaxOutput --------------------------------------------------------------------------------
 
 
-def _infer_softmax_output(
-    data: Spec, label: Spec, *, multi_output: bool, normalization: str, **_: Any
-) -> Spec:  # fmt: skip
+def _infer_softmax_output(data: Spec, label: Spec, **_: Any) -> Spec:
     check_float(data, label)
-    check_choice("normalization", normalization, ("null", "batch", "valid"))
     shape = data.shape
-    if not shape or (multi_output and len(shape) < 2):
+    if not shape:
         raise MXNetError(f"data needs more axes, got {shape}")
-    if multi_output:
-        rest = shape[2:]
-        labels = [(shape[0], *rest), (shape[0], 1, *rest), (shape[0], prod(rest))]
-    else:
-        labels = [shape[:-1], shape[:1]]
-    check_shape("label", label, shape, *labels, why="probabilities like data, or class numbers")
+    why = "probabilities like data, or class numbers"
+    check_shape("label", label, shape, shape[:-1], shape[:1], why=why)
     return data
 
 
-def _view_of_classes(shape: Shape, multi_output: bool) -> Shape:
-    """The shape with the classes on axis 1: (instances, classes, places)."""
-    if multi_output:
-        return (shape[0], shape[1], prod(shape[2:]))
-    return (shape[0], prod(shape[1:]), 1)
+def _rows(shape: Shape) -> Shape:
+    """The shape with an instance in each row: all classes are merged."""
+    return shape[0], prod(shape[1:])
 
 
 @composed(
     aliases=["Softmax"], infer=_infer_softmax_output, flops=5, is_loss=True, mixed_dtypes=True,
     same_shape=("data",), constants=("label",),
-    left_out=("preserve_shape", "out_grad", "smooth_alpha"),
+    left_out=(
+        "ignore_label", "multi_output", "use_ignore", "preserve_shape", "normalization", "out_grad",
+        "smooth_alpha",
+    ),
 )  # fmt: skip
-def SoftmaxOutput(
-    data, label, *, grad_scale: float = 1.0, ignore_label: float = -1.0,
-    multi_output: bool = False, use_ignore: bool = False, normalization: str = "null",
-):  # fmt: skip
+def SoftmaxOutput(data, label, *, grad_scale: float = 1.0):
     """softmax(data) forward, the gradient of its cross-entropy with `label` backward.
 
-    The classes are all axes but the first, merged; with multi_output axis 1. label holds class
-    numbers (a number outside means no class), or probabilities of data's shape. Class numbers have
-    data's shape without the axis of the classes. Where classes are merged, they may have data's
-    shape without the last axis, as in MXNet: the first of them count.
+    The classes are all axes but the first, merged. label (N,) holds class numbers (a number outside
+    means no class), or probabilities of data's shape. Class numbers may also have data's shape
+    without the last axis, as in MXNet: the first of them count.
 
-    Backward ignores the arriving gradient:
-        (softmax(data) - one_hot(label)) * grad_scale / m
-    m is 1, or with multi_output the number of places of an instance; normalization 'batch'
-    multiplies m by the number of instances, 'valid' by the number of labels other than
-    ignore_label. With use_ignore such labels give a zero gradient. For probabilities m is 1 and
-    nothing is ignored. The label gets no gradient. After MXNet's
-    SoftmaxOutput.
+    Backward ignores the arriving gradient: it gives (softmax(data) - one_hot(label)) * grad_scale.
+    The label gets no gradient. After MXNet's SoftmaxOutput.
     """
-    view = _view_of_classes(data.shape, multi_output)
-    return reshape_to(softmax(reshape_to(data, view), axis=1), data.shape)
+    return reshape_to(softmax(reshape_to(data, _rows(data.shape)), axis=1), data.shape)
 
 
 @SoftmaxOutput.gradient(saves="y label")
-def _(
-    g, y, label, *, grad_scale, ignore_label, multi_output, use_ignore, normalization
-):  # fmt: skip
-    shape, label_shape = y.shape, label.shape
+def _(g, y, label, *, grad_scale):
     label = label.astype(y.dtype, copy=False)
-    if label_shape == shape:
+    if label.shape == y.shape:
         return (y - label) * grad_scale, None
-    I, K, P = view = _view_of_classes(shape, multi_output)
-    label = label.reshape((-1,)).slice_axis(0, 0, I * P).reshape((I, P)).trunc()
-    target = registry["one_hot"](label, depth=K, dtype=y.dtype).swapaxes(1, 2)  # (I, K, P)
-    dx = y.reshape(view) - target
-    counted = label != int(ignore_label)
-    if use_ignore:
-        dx = dx * counted.reshape((I, 1, P))
-    if normalization == "valid":
-        dx = dx * (grad_scale / counted.sum().clip(1, I * P)).reshape((1, 1, 1))
-    else:
-        places = P if multi_output else 1
-        dx = dx * (grad_scale / (prod(label_shape) if normalization == "batch" else places))
-    return dx.reshape(shape), None
+    N, K = rows = _rows(y.shape)
+    classes = label.reshape((-1,)).slice_axis(0, 0, N).trunc()
+    target = registry["one_hot"](classes, depth=K, dtype=y.dtype)
+    return ((y.reshape(rows) - target) * grad_scale).reshape(y.shape), None
 
 
 @SoftmaxOutput.infer_inputs
@@ -211,7 +177,7 @@ def _(given, out, attrs):
     data = given["data"]
     if not data or given["label"] is not None:
         return {}
-    return {"label": (data[0], *data[2:]) if attrs["multi_output"] else data[:-1]}
+    return {"label": data[:-1]}
 
 
 def _infer_cross_entropy(

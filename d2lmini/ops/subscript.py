@@ -49,8 +49,15 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
-from d2lmini.ops.index import take
-from d2lmini.ops.places import adjoint, coordinate, flatten_places, integers, scatter, scatter_add
+from d2lmini.ops.index import (
+    adjoint,
+    coordinate,
+    flatten_places,
+    integers,
+    scatter,
+    scatter_add,
+    take,
+)
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -204,11 +211,8 @@ def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
     return tuple(where)
 
 
-def _infer_getitem(data: Spec, indices: Spec | None = None, *, key: Key) -> Spec:
-    return Spec(result_shape(key), data.dtype)
-
-
-@op(infer=_infer_getitem, flops=0, free_dtypes=("indices",))
+@op(infer=lambda data, *_, key: Spec(result_shape(key), data.dtype), flops=0,
+    free_dtypes=("indices",))  # fmt: skip
 def _getitem(xp, data, indices=None, *, key):
     """data[key], with a key in the form of this module; dtype kept.
 

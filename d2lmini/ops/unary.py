@@ -60,8 +60,8 @@ import numpy as np
 
 from d2lmini.ops.checks import check_numbers, refuse_gradient
 from d2lmini.ops.core import Op, Spec, op, registry
+from d2lmini.ops.create import cast_into, copy_values
 from d2lmini.ops.elementwise import Gradient, names_of
-from d2lmini.ops.identity import cast_into, copy_values
 from d2lmini.ops.scalar_cache import fit
 
 

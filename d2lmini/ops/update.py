@@ -14,11 +14,10 @@ gradient in the formula says which:
     g = clip(rescale_grad * grad)                    decay is added to the step
     h = clip(rescale_grad * grad + wd * weight)      decay is part of the gradient
 
-All arrays have the shape and dtype of the weight; the `mp_` ops (mixed precision) take weight and
-gradient in float16, compute on `weight32`, and keep the state in float32. `lazy_update`, for
-MXNet's sparse gradients, is accepted and has no effect.
+All arrays have the shape and dtype of the weight. In mixed precision (`mixed_form`) weight and
+gradient are float16, the update computes on `weight32`, and the states are float32. `lazy_update`,
+for MXNet's sparse gradients, is accepted and has no effect.
 
-`update_multi` has ops that update many parameters in one task, which the optimizers use.
 
 >>> from d2lmini import nd
 >>> weight, grad, mom = nd.ones(2), nd.array([1, 2]), nd.zeros(2)
@@ -31,19 +30,40 @@ MXNet's sparse gradients, is accepted and has no effect.
 [-0.5 -1. ]
 <NDArray 2 @cpu(0)>
 
+**All parameters at once.** A net has tens of parameters, most of them tiny. A separate operation
+for each costs more in pushing than in computing. Large parameters gain when their chunks stay in
+the cache between the few passes of a formula, and when all cores share them. So the optimizers push
+a single `_fused_update`: a list of steps, each an op of this module with its attributes, and the
+arrays of all steps in sequence. It processes chunks whose boundaries depend on sizes alone.
+
+    steps   [Step(sgd_mom_update, {"lr": 0.1, "momentum": 0.9}), Step(sgd_mom_update, ...)]
+    data    weight0, grad0, mom0, weight1, grad1, mom1
+
+>>> from d2lmini import nd
+>>> from d2lmini.ops.core import invoke, registry
+>>> weight = nd.ones(2)
+>>> steps = [UpdateStep(registry["sgd_update"], {"lr": 0.5})]
+>>> invoke(registry["_fused_update"], (weight, nd.array([1, 2])), {"steps": steps})
+[]
+>>> weight
+<BLANKLINE>
+[0.5 0. ]
+<NDArray 2 @cpu(0)>
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.ops.checks import check_float
-from d2lmini.ops.core import Op, Spec, declare_op, op, registry
+from d2lmini.ops.core import Op, Spec, declare_op, op
+from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.update_program import Formula, Step, limit
 
@@ -65,11 +85,9 @@ def like_weight(
 
 
 def update(
-    flops: float, changes: Sequence[str] = (), mp: bool = False, clip: str = "clip_gradient",
-    **facts: Any,
-) -> Callable[[Callable], Op]:  # fmt: skip
-    """Declare the op of a formula, and `mp_OP` if `mp`. changes, clip: see `Formula`; facts: as for
-    `Op`."""
+    flops: float, changes: Sequence[str] = (), clip: str = "clip_gradient", **facts: Any
+) -> Callable[[Callable], Op]:
+    """Declare the op of a formula. changes, clip: see `Formula`; facts: as for `Op`."""
 
     def declare(function: Callable) -> Op:
         formula = Formula(function, changes, clip)
@@ -78,10 +96,7 @@ def update(
             infer=like_weight, mutates=formula.changes, **facts,
         )  # fmt: skip
         rule.__wrapped__ = function  # nd.sgd_update?? shows it
-        declare_op(rule)
-        if mp:
-            declare_op(mixed(rule))
-        return rule
+        return declare_op(rule)  # type: ignore[no-any-return]
 
     return declare
 
@@ -120,13 +135,14 @@ def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
 # -- mixed precision -------------------------------------------------------------------------------
 
 
-def mixed(rule: Op) -> Op:
-    """The op `mp_RULE`: the rule on the float32 master copy `weight32`, of which the weight is the
-    rounded copy."""
-    own = signature_of(rule.compute).without("out")
+@lru_cache(maxsize=256)
+def mixed_form(rule: Op) -> Op:
+    """The op in mixed precision, which no program calls by name: the rule on the float32 master
+    copy `weight32`, of which the weight is the rounded copy."""
+    own = signature_of(rule.compute)
 
     def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
-        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(own.words, attrs)))
+        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(rule.attr_names, attrs)))
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
             *states, weight32, out = rest
@@ -136,39 +152,33 @@ def mixed(rule: Op) -> Op:
 
         return step
 
-    name = f"_mp{rule.name}" if rule.name.startswith("_") else f"mp_{rule.name}"
     inputs = (*own.inputs, "weight32")
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
+    signature = own._replace(inputs=inputs, words=rule.attr_names, n_required=len(inputs))
     return _update_op(  # type: ignore[no-any-return]
-        name, own._replace(inputs=inputs, n_required=len(inputs)), prepare,
-        f"`{rule.name}` in mixed precision.", infer=partial(like_weight, wide=np.float32),
-        mutates=[*changed, "weight32"], flops=rule.flops + 1,  # type: ignore[operator]
+        f"_mp_{rule.name.lstrip('_')}", signature, prepare, f"`{rule.name}` in mixed precision.",
+        infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
+        flops=rule.flops + 1,  # type: ignore[operator]
     )  # fmt: skip
-
-
-@lru_cache(maxsize=256)
-def mixed_form(rule: Op) -> Op:
-    """The op in mixed precision, also of an op of which MXNet has no such form."""
-    return registry.get(f"mp_{rule.name}") or mixed(rule)
 
 
 # -- gradient descent ------------------------------------------------------------------------------
 
 
-@update(3, mp=True)
+@update(3)
 def sgd_update(xp, w, g, *, lr, wd, lazy_update: bool = True):
     """w - lr * (g + wd * w)"""
     return w - (lr * g + lr * wd * w)
 
 
-@update(5, mp=True)
+@update(5)
 def sgd_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0, lazy_update: bool = True):
     """mom = momentum * mom - lr * (g + wd * w), then w + mom. After Polyak (1964)."""
     mom = momentum * mom - (lr * g + lr * wd * w)
     return w + mom, mom
 
 
-@update(7, mp=True)
+@update(7)
 def nag_mom_update(xp, w, g, mom, *, lr, wd, momentum: float = 0.0):
     """With d = lr * (g + wd * w): mom = momentum * mom - d, then w + momentum * mom - d.
     After Nesterov (1983): the step looks ahead along the momentum.
@@ -305,7 +315,7 @@ def ftrl_update(xp, w, g, z, n, *, lr, wd, lamda1: float = 0.01, beta: float = 1
 # -- steps scaled by the norm of the whole weight --------------------------------------------------
 #
 # LAMB scales the step of each parameter by |weight| / |step|, so that large batches may use large
-# steps. The norms are separate reductions between the two ops.
+# steps: `optimizer.LAMB`.
 
 
 @update(15, always_written=("wd",))
@@ -323,22 +333,183 @@ def lamb_update_phase1(
     return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
 
 
-def _phase2(weight: Spec, g: Spec, r1: Spec, r2: Spec, **_attrs: Any) -> Spec:
-    like_weight(weight, g)
-    if r1.shape[:1] != (1,) or r2.shape[:1] != (1,):
-        raise MXNetError(f"r1 and r2 are (1, ...), got shapes {r1.shape} and {r2.shape}")
-    return weight
+#: Elements of a block: all arrays of a step and its temporaries stay in the L2 cache.
+BLOCK = 1 << 16
 
 
-@op(infer=_phase2, elementwise=True, flops=2, grad=None, same_shape=False)
-def lamb_update_phase2(
-    xp, weight, g, r1, r2, *, lr: float, lower_bound: float = -1.0, upper_bound: float = -1.0,
-    out=None,
-):  # fmt: skip
-    """weight - lr * r1 / r2 * g, with r1 = |weight| clipped to the bounds that are >= 0 and
-    r2 = |g|. The ratio is 1 where either is 0. Both are the first element of their array."""
-    r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
-    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
-    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
-    ratio = xp.where((r1 == 0) | (r2 == 0), 1, r1 / r2).astype(g.dtype)
-    return xp.subtract(weight, g * (ratio * g.dtype.type(lr)), out=out)
+class UpdateStep(NamedTuple):
+    """One parameter's update: the op (elementwise, changing its states in place) and attributes."""
+
+    op: Op
+    attrs: dict[str, Any]
+
+    @property
+    def width(self) -> int:
+        """Number of arrays that the step takes."""
+        return len(self.op.input_names)
+
+
+def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
+    """Split arrays of these sizes into chunks of at most about `grain` elements; small arrays share
+    a chunk. Each chunk is a list of (array, begin, end).
+
+    >>> pieces_of([10, 1, 2], grain=4)
+    [[(0, 0, 3)], [(0, 3, 6)], [(0, 6, 10)], [(1, 0, 1), (2, 0, 2)]]
+    """
+    pieces: list[list[tuple[int, int, int]]] = []
+    together: list[tuple[int, int, int]] = []
+    room = grain
+    for i, size in enumerate(sizes):
+        if size >= grain:
+            n = -(-size // grain)
+            pieces += [[(i, size * k // n, size * (k + 1) // n)] for k in range(n)]
+            continue
+        if size > room:
+            pieces.append(together)
+            together, room = [], grain
+        together.append((i, 0, size))
+        room -= size
+    return [*pieces, together] if together else pieces
+
+
+def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) -> None:
+    """Call body(array, begin, end) for all chunks of these arrays, on all cores."""
+    pieces = pieces_of([a.size for a in arrays])
+
+    def chunk(k: int) -> None:
+        for piece in pieces[k]:
+            body(*piece)
+
+    parallel_for(len(pieces), chunk)
+
+
+@with_kernels
+def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
+    """Run all steps in place, in blocks, on all cores. groups: the arrays of each step, weight
+    first."""
+    weights = [group[0] for group in groups]
+    updates: list[Step] = []
+    for i, step in enumerate(steps):
+        dtype = weights[i].dtype
+        if i and step == steps[i - 1] and dtype == weights[i - 1].dtype:
+            updates.append(updates[-1])
+        else:
+            updates.append(bind(step.op, xp, dtype, step.attrs))
+
+    def body(i: int, begin: int, end: int) -> None:
+        weight, arrays = weights[i], (*groups[i], weights[i])
+        if end - begin == weight.size <= BLOCK and weight.ndim:
+            updates[i](*arrays)
+            return
+        flat = [a.reshape(-1) for a in arrays]
+        for at in range(begin, end, BLOCK):
+            updates[i](*[a[at : min(at + BLOCK, end)] for a in flat])
+
+    over_pieces(weights, body)
+
+
+def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
+    """The arrays of each step."""
+    groups, at = [], 0
+    for step in steps:
+        width = step.width
+        groups.append(tuple(data[at : at + width]))
+        at += width
+    return groups
+
+
+def _written(n: int, attrs: dict[str, Any]) -> list[int]:
+    """Weights, and what the ops of the steps change."""
+    positions, at = [], 0
+    for step in attrs["steps"]:
+        positions += [at, *(at + i for i in step.op.mutates)]
+        at += step.width
+    return positions
+
+
+def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tuple:
+    """No output, if each step's arrays are as its op needs them. (A plan depends on the ops of the
+    steps, too, so this is checked once per plan.)"""
+    expected = sum(step.width for step in steps)
+    if expected != len(data):
+        raise MXNetError(
+            f"the updates take {expected} arrays, got {len(data)}: an optimizer's states were made "
+            "with other settings, as momentum or multi_precision; make a new Trainer to change them"
+        )
+    for step, specs in zip(steps, groups_of(steps, data)):
+        step.op.infer(*specs)
+    return ()
+
+
+@op(infer=_infer_steps, outputs=0, mutates=_written, flops=0, grad=None)
+def _fused_update(xp, *data, steps):
+    """Run each of `steps` in place, on its arrays; no output."""
+    run(xp, steps, groups_of(steps, data))
+    return ()
+
+
+def _one_factor(factor: Spec, *data: Spec) -> tuple:
+    if factor.size != 1:
+        raise MXNetError(f"the factor is an array of size 1, got shape {factor.shape}")
+    return ()
+
+
+@op(infer=_one_factor, outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
+def _scale_arrays(xp, *data):
+    """Multiply all arrays but the first, in place, by the first, which has one element; no output.
+    `gluon.utils.clip_global_norm` clips gradients to a common norm with this op."""
+    factor, *arrays = data
+    flat = [a.reshape(-1) for a in arrays]
+
+    def scale(x: Any) -> None:
+        x *= factor.reshape(-1).astype(x.dtype, copy=False)
+
+    if xp is not np:
+        for x in flat:
+            scale(x)
+        return ()
+    over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
+    return ()
+
+
+# -- sums of squares, and finite gradients ---------------------------------------------------------
+
+
+@op(
+    infer=lambda *data: Spec((len(data),), np.float32), grad=None,
+    flops=lambda *data, **_: 2 * sum(x.size for x in data),
+)  # fmt: skip
+def _sums_of_squares(xp, *data):
+    """The sum of squares of each array, as one float32 vector."""
+
+    def sum_sq(x: Any) -> Any:
+        x = x.astype(xp.float32, copy=False)
+        return xp.dot(x, x)
+
+    flat = [x.reshape(-1) for x in data]
+    if xp is not np:
+        return xp.stack([sum_sq(x) for x in flat])
+    cuts = [(i, b) for i, x in enumerate(flat) for b in range(0, max(x.size, 1), GRAIN)]
+    parts = [xp.zeros((), xp.float32)] * len(cuts)
+
+    def piece(k: int) -> None:
+        i, begin = cuts[k]
+        parts[k] = sum_sq(flat[i][begin : begin + GRAIN])
+
+    parallel_for(len(cuts), piece)
+    sums = xp.zeros(len(data), xp.float32)
+    for (i, _), part in zip(cuts, parts, strict=True):
+        sums[i] += part
+    return sums
+
+
+@op(
+    infer=lambda *data: Spec((1,), np.float32), grad=None, free_dtypes=("data",),
+    flops=lambda *data, **_: sum(x.size for x in data),
+)  # fmt: skip
+def _are_finite(xp, *data):
+    """1 if no element of the arrays is inf or nan, else 0."""
+    finite = xp.isfinite(data[0]).all()
+    for x in data[1:]:
+        finite = finite & xp.isfinite(x).all()
+    return finite.astype(xp.float32).reshape(1)

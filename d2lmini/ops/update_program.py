@@ -69,11 +69,6 @@ class Call(NamedTuple):
     ufunc: str
     args: tuple[Any, ...]
 
-    @property
-    def scales(self) -> bool:
-        """True for an array times a number."""
-        return self.ufunc == "multiply" and not isinstance(self.args[1], str)
-
 
 def limit(xp: Any, x: Any, bound: Any) -> Any:
     """x clipped to [-bound, bound]; x itself if the bound is negative."""
@@ -161,10 +156,9 @@ class _Trace(SymbolicModule):
 
     def factor_of(self, name: str) -> tuple[str, Any]:
         """(x, factor) of an array x * factor."""
-        call = self.calls.get(name)
-        if not self.merges or call is None or not call.scales or call.args[0] in self.changes:
-            return name, 1
-        return call.args  # type: ignore[return-value]
+        ufunc, args = self.calls.get(name, ("", ()))
+        scales = self.merges and ufunc == "multiply" and not isinstance(args[1], str)
+        return args if scales and args[0] not in self.changes else (name, 1)  # type: ignore[return-value]
 
     def scaled(self, name: str, factor: Any) -> str:
         return name if factor == 1 else self.record("multiply", name, factor)

@@ -10,8 +10,8 @@
 [0.5 0. ]
 <NDArray 2 @cpu(0)>
 
-optimizer    the base class: names, learning rates, weight decay, counts of updates
-fused        one engine task for all parameters: SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam,
+optimizer    the base class: names, learning rates, weight decay, counts of updates; with one
+             engine task for all parameters: SGD, NAG, Signum; AdaGrad, RMSProp, AdaDelta, Adam,
              Adamax, FTML, Ftrl; LAMB
 updater      Updater: an optimizer with the states of its weights, and their files
 """
@@ -21,12 +21,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 from d2lmini.base import missing_attribute
-from d2lmini.optimizer.optimizer import Optimizer, create, register
+from d2lmini.optimizer.updater import Updater, get_updater
 
-from d2lmini.optimizer.fused import (  # isort: skip
-    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, Fused, RMSProp, Signum,
+from d2lmini.optimizer.optimizer import (  # isort: skip
+    FTML, LAMB, NAG, SGD, AdaDelta, AdaGrad, Adam, Adamax, Ftrl, Fused, Optimizer, RMSProp, Signum,
+    create, register,
 )  # fmt: skip
-from d2lmini.optimizer.updater import Updater, get_updater  # isort: skip
 
 __all__ = [
     "FTML", "LAMB", "NAG", "SGD", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Fused",

@@ -14,31 +14,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import cos, pi
+from typing import Any
+
+from d2lmini.base.families import REQUIRED, Declared
 
 
-class LRScheduler:
+class LRScheduler(Declared):
     """Base class: the rate `base_lr` and the warm-up. Subclasses define `__call__`, or `rate` for
     the updates after the warm-up.
 
     warmup_mode: 'linear' from warmup_begin_lr, or 'constant' at warmup_begin_lr. ValueError for a
     warmup_begin_lr above base_lr, negative steps, or another mode."""
 
-    def __init__(
-        self, base_lr: float = 0.01, warmup_steps: int = 0, warmup_begin_lr: float = 0,
-        warmup_mode: str = "linear",
-    ):  # fmt: skip
-        assert isinstance(warmup_steps, int), "warmup_steps is a number of updates: an int"
-        if warmup_begin_lr > base_lr:
+    _places = dict(
+        base_lr=1, power=2, final_lr=3, warmup_steps=4, warmup_begin_lr=4, warmup_mode=4
+    )  # fmt: skip
+    _aliases = {"power": "pwr"}
+
+    base_lr: float = 0.01
+    warmup_steps: int = 0
+    warmup_begin_lr: float = 0
+    warmup_mode: str = "linear"
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self._take(args, kwargs)
+        assert isinstance(self.warmup_steps, int), "warmup_steps is a number of updates: an int"
+        if self.warmup_begin_lr > self.base_lr:
             raise ValueError("Base lr has to be higher than warmup_begin_lr")
-        if warmup_steps < 0:
+        if self.warmup_steps < 0:
             raise ValueError("Warmup steps has to be positive or 0")
-        if warmup_mode not in ("linear", "constant"):
+        if self.warmup_mode not in ("linear", "constant"):
             raise ValueError("Supports only linear and constant modes of warmup")
-        self.base_lr = base_lr
-        self.warmup_steps = warmup_steps
-        self.warmup_begin_lr = warmup_begin_lr
-        self.warmup_final_lr = base_lr
-        self.warmup_mode = warmup_mode
+        self.warmup_final_lr = self.base_lr
+        self._check()
+
+    def _check(self) -> None:
+        """Raise an error for parameters of a subclass that do not fit."""
 
     def get_warmup_lr(self, num_update: int) -> float:
         """The rate of an update during the warm-up."""
@@ -58,6 +69,9 @@ class LRScheduler:
         raise NotImplementedError(f"{type(self).__name__} has no __call__(num_update)")
 
 
+LRScheduler.__signature__ = LRScheduler._signature
+
+
 def _check_steps(steps: Sequence[int], factor: float) -> None:
     if min(steps) < 1:
         raise ValueError("Schedule step must be greater or equal than 1 round")
@@ -71,15 +85,12 @@ class FactorScheduler(LRScheduler):
     `base_lr` decreases during the schedule and is never reset. ValueError for a step below 1 or a
     factor above 1."""
 
-    def __init__(
-        self, step: int, factor: float = 1, stop_factor_lr: float = 1e-8, base_lr: float = 0.01,
-        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
-    ):  # fmt: skip
-        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        _check_steps([step], factor)
-        self.step = step
-        self.factor = factor
-        self.stop_factor_lr = stop_factor_lr
+    step: int = REQUIRED
+    factor: float = 1
+    stop_factor_lr: float = 1e-8
+
+    def _check(self) -> None:
+        _check_steps([self.step], self.factor)
         self.count = 0
 
     def rate(self, num_update: int) -> float:
@@ -95,19 +106,15 @@ class MultiFactorScheduler(LRScheduler):
     ValueError unless `step` is an increasing list of numbers >= 1, and `factor` is at most 1.
     """
 
-    def __init__(
-        self, step: Sequence[int], factor: float = 1, base_lr: float = 0.01,
-        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
-    ):  # fmt: skip
-        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        assert isinstance(step, list) and len(step) >= 1, "step is a list of numbers of updates"
-        if any(after <= before for before, after in pairwise(step)):
+    step: Sequence[int] = REQUIRED
+    factor: float = 1
+
+    def _check(self) -> None:
+        assert isinstance(self.step, list) and self.step, "step is a list of numbers of updates"
+        if any(after <= before for before, after in pairwise(self.step)):
             raise ValueError("Schedule step must be an increasing integer list")
-        _check_steps(step, factor)
-        self.step = step
-        self.cur_step_ind = 0
-        self.factor = factor
-        self.count = 0
+        _check_steps(self.step, self.factor)
+        self.cur_step_ind = self.count = 0
 
     def rate(self, num_update: int) -> float:
         while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
@@ -120,18 +127,15 @@ class MultiFactorScheduler(LRScheduler):
 class _Falling(LRScheduler):
     """Decreases from base_lr to `final_lr` in `max_update` updates, warm-up included."""
 
-    def __init__(
-        self, max_update: int, base_lr: float = 0.01, final_lr: float = 0,
-        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
-    ):  # fmt: skip
-        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        assert isinstance(max_update, int), "max_update is a number of updates: an int"
-        if max_update < 1:
+    max_update: int = REQUIRED
+    final_lr: float = 0
+
+    def _check(self) -> None:
+        assert isinstance(self.max_update, int), "max_update is a number of updates: an int"
+        if self.max_update < 1:
             raise ValueError("maximum number of updates must be strictly positive")
-        self.base_lr_orig = base_lr
-        self.max_update = max_update
-        self.final_lr = final_lr
-        self.max_steps = max_update - self.warmup_steps
+        self.base_lr_orig = self.base_lr
+        self.max_steps = self.max_update - self.warmup_steps
 
     def shape(self, done: float) -> float:
         """The remaining part of the decrease, from 1 to 0, after the share `done` of updates."""
@@ -147,12 +151,7 @@ class _Falling(LRScheduler):
 class PolyScheduler(_Falling):
     """final_lr + (base_lr - final_lr) * (1 - n / max_update)^pwr, after n updates."""
 
-    def __init__(
-        self, max_update: int, base_lr: float = 0.01, pwr: float = 2, final_lr: float = 0,
-        warmup_steps: int = 0, warmup_begin_lr: float = 0, warmup_mode: str = "linear",
-    ):  # fmt: skip
-        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        self.power = pwr
+    power: float = 2
 
     def shape(self, done: float) -> float:
         return (1 - done) ** self.power

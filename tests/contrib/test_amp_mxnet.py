@@ -10,8 +10,8 @@ from d2lmini.ops.core import registry
 
 #: Ops of MXNet that none of its own lists has.
 FORGOTTEN = """
-    _contrib_allclose _contrib_arange_like _np_reshape cumsum lamb_update_phase1 lamb_update_phase2
-    mp_nag_mom_update multi_sum_sq nag_mom_update""".split()
+    _contrib_allclose _contrib_arange_like _np_reshape cumsum lamb_update_phase1
+    nag_mom_update""".split()
 
 
 def lists(mx):

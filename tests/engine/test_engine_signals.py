@@ -30,7 +30,7 @@ FILES = (
     *(
         str(PACKAGE / name)
         for name in (
-            "ndarray/dispatch.py", "ndarray/compute.py", "ops/update_multi.py", "ops/update.py",
+            "ndarray/dispatch.py", "ndarray/compute.py", "ops/update.py",
             "ops/reduce.py", "ops/elementwise.py", "ops/activation.py", "ops/subscript.py",
             "graph/program.py",
             "device/parallel.py", "device/errstate.py",

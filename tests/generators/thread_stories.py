@@ -74,7 +74,7 @@ from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
 engine = mx.engine
 FILES = (*ENGINE_FILES, *(str(PACKAGE / name) for name in (
     "ndarray/dispatch.py", "ndarray/compute.py", "graph/program.py",
-    "ops/update_multi.py", "autograd/backward_pass.py", "autograd/tape.py", "gluon/trainer.py",
+    "ops/update.py", "autograd/backward_pass.py", "autograd/tape.py", "gluon/trainer.py",
     "device/parallel.py",
 )))
 mx.random.seed({seed})

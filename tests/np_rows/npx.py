@@ -50,7 +50,7 @@ ROWS = [
     *rows(
         "npx.topk",
         "f(2, 4); f(2, 4), k=2, ret_typ='indices'; f(2, 4), k=2, axis=1, ret_typ='value'; "
-        "f(2, 4), k=2, ret_typ='both', is_ascend=True; f(2, 4), k=2, ret_typ='mask'; "
+        "f(2, 4), k=2, ret_typ='both', is_ascend=True; "
         "f(2, 4), dtype='int32'",
         numpy=False,
         grad=False,

@@ -119,19 +119,15 @@ for name, expect in FAMILY:
     ]  # fmt: skip
 
 
-def softmax_output(x, label, multi_output=False, **_):
-    return softmax(x, axis=1) if multi_output else softmax(x.reshape(len(x), -1)).reshape(x.shape)
+def softmax_output(x, label, **_):
+    return softmax(x.reshape(len(x), -1)).reshape(x.shape)
 
 
-classes = np.float32([[0, 2, 1, -1], [1, 1, -1, 0]])
 HEAD = "its gradient stands for a loss: test_nn.py"
 for attrs, shape, label in (
     ({}, (4, 3), np.float32([0, 2, 1, -1])),
-    ({"grad_scale": 2.0, "normalization": "batch"}, (2, 3, 2), np.float32([0, 5])),
+    ({"grad_scale": 2.0}, (2, 3, 2), np.float32([0, 5])),
     ({}, (2, 3), draw((2, 3))),
-    ({"normalization": "valid"}, (4, 3), np.float32([0, 2, 1, -1])),
-    ({"multi_output": True, "use_ignore": True}, (2, 3, 4), classes),
-    ({"multi_output": True}, (2, 3, 2, 2), classes.reshape(2, 2, 2)),
 ):
     odd = "grad_scale" in attrs
     ROWS.append(

@@ -1,4 +1,4 @@
-"""Rows of `ops/nn.py` and `ops/normalization.py`."""
+"""Rows of `ops/linalg.py` and `ops/normalization.py`."""
 
 from __future__ import annotations
 

@@ -47,10 +47,6 @@ def topk(x, axis=-1, k=1, ret_typ="indices", is_ascend=False, dtype="float32"):
     at = 0 if axis is None else axis
     n = index.shape[at]
     index = np.take(index, np.arange(k if k > 0 else n), axis=at)
-    if ret_typ == "mask":
-        mask = np.zeros(x.size if axis is None else x.shape, x.dtype)
-        np.put_along_axis(mask, index, 1, at)
-        return mask.reshape(x.shape)
     value = along(x, index, axis)
     return {"value": value, "indices": index.astype(dtype), "both": [value, index.astype(dtype)]}[
         ret_typ
@@ -89,7 +85,7 @@ def _sorts():
 
 
 def _tops():
-    for ret_typ in ("indices", "value", "mask", "both"):
+    for ret_typ in ("indices", "value", "both"):
         for attrs in (
             {}, {"k": 2}, {"k": 3, "axis": 1}, {"k": 2, "is_ascend": True}, {"k": 0}, {"k": -1},
             {"k": 4, "axis": None}, {"k": 2, "axis": 0}, {"axis": None}, {"is_ascend": True},

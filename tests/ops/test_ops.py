@@ -193,7 +193,7 @@ def test_rows_that_real_mxnet_does_not_get_say_why():
 @pytest.mark.parametrize(
     "call",
     [
-        nd.shuffle, lambda x: nd.multi_sum_sq(x, num_arrays=1),
+        nd.shuffle,
         lambda x: nd.Embedding(x, nd.ones((3, 2)), input_dim=3, output_dim=2),
     ],
 )  # fmt: skip

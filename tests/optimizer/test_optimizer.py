@@ -11,7 +11,7 @@ import pytest
 
 from d2lmini import MXNetError, engine, nd, optimizer
 from d2lmini.ndarray import serialize
-from d2lmini.ops.update_multi import BLOCK
+from d2lmini.ops.update import BLOCK
 from d2lmini.optimizer import Optimizer
 
 SHAPES = [(3, 4), (5,), (1, 2)]

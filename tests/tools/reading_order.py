@@ -61,7 +61,7 @@ STOPS: dict[str, list[tuple[str, str]]] = {
         ("graph/cached_op.py", "a program for each kind of input, and its backward"),
     ],
     "The trainer": [
-        ("optimizer/fused.py", "one task updates all parameters"),
+        ("optimizer/optimizer.py", "one task updates all parameters"),
         ("kvstore/local.py", "sums over devices"),
         ("gluon/trainer.py", "`step`: sums, then updates"),
     ],

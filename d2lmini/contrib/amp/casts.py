@@ -29,7 +29,7 @@ from d2lmini.contrib.amp import lists
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.dispatch import apply, apply_with_casts
 from d2lmini.ops.core import Modes, Op, registry
-from d2lmini.ops.identity import amp_cast, amp_multicast, is_castable
+from d2lmini.ops.create import amp_cast, amp_multicast, is_castable
 from d2lmini.symbol import Symbol
 
 Conditions = Sequence[tuple[str, str, Sequence[str]]]

@@ -29,7 +29,6 @@ from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
-from d2lmini.ops.update_multi import multi_all_finite
 from d2lmini.optimizer import Optimizer
 
 
@@ -76,7 +75,7 @@ def _gradients_by_device(params: Iterable[Parameter]) -> list[list[NDArray]]:
 
 def _are_finite(grads: list[NDArray]) -> NDArray:
     """1 if all elements of the gradients are finite, else 0; one task of the engine."""
-    return multi_all_finite(*grads, num_arrays=len(grads))
+    return registry["_are_finite"](*grads)
 
 
 def _check_trainer(optimizer_or_trainer: Any) -> Trainer:

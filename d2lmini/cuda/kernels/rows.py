@@ -13,7 +13,7 @@ from typing import Any
 from d2lmini.cuda.current import outside
 from d2lmini.cuda.kernels.launch import TypedKernel
 from d2lmini.ops.core import registry
-from d2lmini.ops.places import positions, scatter_add
+from d2lmini.ops.index import positions, scatter_add
 
 _ADD_RUNS = TypedKernel(
     "add_runs",
@@ -56,6 +56,7 @@ _take_grad = registry["_take_grad"]
 
 @scatter_add.kernel("cuda")
 def _(xp: Any, places: Any, values: Any, shape: Any, out: Any) -> Any:
+    out = xp.empty(shape, values.dtype) if out is None else out
     add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
     return out
 

@@ -27,8 +27,7 @@ from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
 from d2lmini.cuda.kernels.symbols import Body, Names, Parameter, c_type
 from d2lmini.ops.core import Op
 from d2lmini.ops.symbolic import NotTraceable, trace
-from d2lmini.ops.update import bind
-from d2lmini.ops.update_multi import UpdateStep, run
+from d2lmini.ops.update import UpdateStep, bind, run
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32

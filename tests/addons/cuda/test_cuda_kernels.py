@@ -39,7 +39,7 @@ from d2lmini.graph import program as program_module
 from d2lmini.graph.program import Program
 from d2lmini.graph.typed import infer_types
 from d2lmini.ops import conv, rnn_compute
-from d2lmini.ops import update_multi as um
+from d2lmini.ops import update as um
 from d2lmini.ops.core import Op, registry
 from d2lmini.ops.pool import MAX, MEAN, MEAN_ON_IMAGE, SUM, reduce_windows
 from d2lmini.ops.spec import Spec

@@ -87,7 +87,7 @@ REFUSED = (
     "a window lies in the padding",
     "has no converter for integers", "above a_max", "to integers has no converter",
     "beyond the padding has no converter",
-    "mode='always' draws", "ret_typ='mask'", "output_mean_var",
+    "mode='always' draws", "output_mean_var",
     "axis other than", "projections and clipped states", "layout", "only one input, to the nearest",
 )  # fmt: skip
 

@@ -204,11 +204,7 @@ def metric(mx, rng, module, name):
             f"m.update([{label}], [{pred}])" if wrap else f"m.update({label}, {pred})"
         )
     lines += [*scene.lines, "keep('get', m.get())", "keep('pairs', m.get_name_value())"]
-    extra = [
-        "keep('config', sorted(m.get_config(), key=str))",
-        "m.reset()\nkeep('reset', m.get())",
-    ]
-    return "\n".join([*lines, rng.choice(extra)]) + "\n"
+    return "\n".join([*lines, "m.reset()\nkeep('reset', m.get())"]) + "\n"
 
 
 def optimizer(mx, rng, module, name):
