@@ -22,12 +22,12 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError, environment
 from d2lmini.context import Context, gpu
-from d2lmini.cuda import current, module
+from d2lmini.cuda import module
 from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
 from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
-from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.cuda.stream_worker import StreamWorker, push_program, thread_state
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
@@ -73,9 +73,6 @@ class CudaDevice(Device):
         self._lanes = {name: StreamWorker(self, name) for name in _LANES}
         _all.add(self)
 
-    def lanes(self) -> dict[tuple[Context, str], int]:
-        return dict.fromkeys(self.runners(), 1)
-
     def runners(self) -> dict[tuple[Context, str], Any]:
         runners: dict[str, Any] = {**self._lanes}
         if self.sums is not None and self.sums.ctx == self.ctx:
@@ -84,14 +81,11 @@ class CudaDevice(Device):
 
     def lane_here(self) -> StreamWorker:
         """The lane whose task this thread runs."""
-        lane = current.thread_state.lane
+        lane = thread_state.lane
         assert lane is not None and lane.device is self, "only tasks of a GPU allocate its memory"
         return lane
 
     def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:
-        # Imported here: to find out whether there are GPUs, no compiler is needed.
-        from d2lmini.cuda.stream_worker import push_program
-
         if static:
             program.replays = CapturedGraphs(program.name)
         return push_program

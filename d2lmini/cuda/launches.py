@@ -6,7 +6,7 @@ ready. To repeat it, the host fills in where the arrays begin.
 
 Some numbers differ from call to call: the keys of random numbers, the learning rates of an
 optimizer's step. Launches with such numbers were made by functions that the recorder has kept
-(`current.outside`); before a call with other numbers these functions are asked again.
+(`launch.outside`); before a call with other numbers these functions are asked again.
 
 With `hybridize(static_alloc=True, static_shape=True)` a program's launches become CUDA graphs.
 While a stream is captured, nothing runs: CUDA records each launch with its arguments, which are
@@ -39,8 +39,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.current import NotRecorded, recording_into
-from d2lmini.cuda.kernels.launch import THREADS
+from d2lmini.cuda.kernels.launch import THREADS, NotRecorded
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.recorder import RecordedKey, Recorder, Step
 from d2lmini.graph.ir import Draw, Node, spec_of
@@ -187,8 +186,7 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
             attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else {**task.attrs}
             if call.outputs:
                 attrs["out"] = arrays[-1]
-            with recording_into(recorder):
-                call.kernel_on("cuda")(recorder, *arrays[: len(call.inputs)], **attrs)
+            call.kernel_on("cuda")(recorder, *arrays[: len(call.inputs)], **attrs)
             return recorder, len(arrays)
         if not (call.inputs or given):
             raise NotRecorded("it makes constants, which need not be kept")
@@ -197,8 +195,7 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     arrays = [recorder.empty(*spec_of((node, 0))) for node in program.inputs]
     outs = [recorder.empty(*spec) for spec in program.specs]
     keys = [RecordedKey(recorder, given, i) for i in range(len(given))]
-    with recording_into(recorder):
-        results = recorder.run_program(program, arrays, outs, keys)
+    results = recorder.run_program(program, arrays, outs, keys)
     if any([result is not out for result, out in zip(results, outs)]):
         raise NotRecorded("a result in another place")
     return recorder, len(arrays) + len(outs)

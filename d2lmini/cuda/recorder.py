@@ -20,7 +20,7 @@ program asks of CuPy cannot be written down: `NotRecorded`.
 >>> x.sum()
 Traceback (most recent call last):
     ...
-d2lmini.cuda.current.NotRecorded: add.reduce
+d2lmini.cuda.kernels.launch.NotRecorded: add.reduce
 """  # noqa: E501
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.current import NotRecorded
 from d2lmini.cuda.kernels.formulas import elementwise, operand_of
-from d2lmini.cuda.kernels.launch import Kernel, Recording
+from d2lmini.cuda.kernels.launch import Kernel, NotRecorded, Recording
 from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.ops.symbolic import NotTraceable, Proxy
 

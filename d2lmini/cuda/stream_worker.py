@@ -33,7 +33,7 @@ from d2lmini import autograd, engine
 from d2lmini.base import callsite, instrument
 from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context
-from d2lmini.cuda.current import NotRecorded, thread_state
+from d2lmini.cuda.kernels.launch import NotRecorded
 from d2lmini.cuda.launches import Launches, given_of
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.streams import Stream, StreamMark
@@ -69,6 +69,18 @@ EXACT = frozenset(
 
 #: The lanes that compute, by context.
 lanes: weakref.WeakValueDictionary[Context, StreamWorker] = weakref.WeakValueDictionary()
+
+
+class _ThreadState(threading.local):
+    """Per thread: the lane whose task it runs, and the scope that restores the device and stream
+    that were current before. A worker's scope is dropped with its thread and on this thread only:
+    on another thread it would change what is current there."""
+
+    lane: StreamWorker | None = None
+    stack: ExitStack | None = None
+
+
+thread_state = _ThreadState()
 
 
 class StreamWorker:

@@ -245,7 +245,7 @@ class Stream:
         return self.seq - self.passed <= most
 
     def mark(self) -> StreamMark:
-        """A new mark behind all work so far; the stream's device is current."""
+        """A new mark behind all work so far."""
         mark = self.open_mark()
         self.close(mark)
         return mark
@@ -288,7 +288,7 @@ class Stream:
     def end(
         self, reads: Iterable[Var], writes: Iterable[Var], unverified: dict[Stream, int]
     ) -> None:
-        """Record on the Vars that the work is on this stream, whose device is current."""
+        """Record on the Vars that the work is on this stream."""
         mark = self.mark()
         for var in reads:
             order = order_of(var)

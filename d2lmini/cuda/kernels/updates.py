@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.current import NotRecorded, outside
 from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_text
-from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
+from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type, outside
 from d2lmini.cuda.kernels.symbols import Body, Names, Parameter, c_type
 from d2lmini.ops.core import Op
 from d2lmini.ops.symbolic import NotTraceable, trace
@@ -114,7 +113,7 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
         what = tuple(attrs.items()) if _is_plain(attrs, arrays) else i
         alike.setdefault((rule, tuple(a.dtype for a in arrays), what), []).append(i)
     for members in alike.values():
-        outside(partial(_update, xp, steps, members, [groups[i] for i in members]))
+        outside(xp, partial(_update, xp, steps, members, [groups[i] for i in members]))
 
 
 def _is_plain(attrs: dict[str, Any], arrays: Sequence[Any]) -> bool:
