@@ -44,12 +44,6 @@ _OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
-class _Question(FunctionTask):
-    """A function of the library, which pushes no tasks."""
-
-    __slots__ = ()
-
-
 class CudaDevice(Device):
     """GPU number `ordinal` of CUDA under the name `ctx`.
 
@@ -179,7 +173,7 @@ class CudaDevice(Device):
         """Call `question()` on the device's worker; the wait is recorded under the name `by`."""
         answers: list[Any] = []
         tag = Var()
-        task = _Question(lambda: answers.append(question()), by, (), (tag,), self.ctx)
+        task = FunctionTask(lambda: answers.append(question()), by, (), (tag,), self.ctx)
         engine.current.push(task)
         engine.current.wait(by, tag)
         return answers[0]

@@ -277,8 +277,8 @@ class Graph:
         self.steps: list[Callable[[list[Any]], Any]] = []
         self.graphs = self.calls = begin = 0
         lane.stream.mark()  # the event of an open mark would become a part of the graph
-        ranges = [(first, last) for _, first, last in launches.again]
-        for first, last in [*ranges, (len(launches.steps), len(launches.steps))]:
+        end = len(launches.steps)
+        for _, first, last in [*launches.again, (None, end, end)]:
             if begin < first:
                 self.steps.append(self._capture(launches.steps[begin:first]))
                 self.graphs += 1

@@ -226,31 +226,27 @@ class Recorder(Recording):
         self, target: Place, source: Any, casting: str = "same_kind", where: Any = True
     ) -> None:
         """A copy within the GPU, or of a number."""
-        if where is not True:
-            if not isinstance(source, Place):
-                raise NotRecorded("numbers where a condition holds")
-            self.map(names.where, [where, source, target], target.dtype, target, "where")
-        elif not isinstance(source, Place):
-            if not target.flags.c_contiguous or not np.isscalar(source):
-                raise NotRecorded("fill")
-            if np.array(source, target.dtype).tobytes().strip(b"\0"):
-                full = partial(names.full, (), source, target.dtype)
-                self.map(full, [], target.dtype, target, "fill")
-            else:
-                nbytes = target.nbytes
+        dtype, nbytes = target.dtype, target.nbytes
+        if not isinstance(source, Place):
+            if where is not True or not np.isscalar(source):
+                raise NotRecorded("numbers where a condition holds, or many")
+            if target.flags.c_contiguous and not np.array(source, dtype).tobytes().strip(b"\0"):
                 self.call(
                     lambda lane: lambda y: y.memset_async(0, nbytes, lane.stream.handle), target
                 )
-        elif target.dtype == source.dtype and target.shape == source.shape and (
+            else:
+                self.map(partial(names.full, (), source, dtype), [], dtype, target, "fill")
+        elif where is not True:
+            self.map(names.where, [where, source, target], dtype, target, "where")
+        elif (dtype, target.shape) == (source.dtype, source.shape) and (
             source.flags.c_contiguous and target.flags.c_contiguous
         ):  # fmt: skip
-            nbytes = target.nbytes
             self.call(
                 lambda lane: lambda y, x: y.copy_from_device_async(x, nbytes, lane.stream.handle),
                 target, source,
             )  # fmt: skip
         else:
-            self.map(lambda x: x, [source], target.dtype, target)
+            self.map(lambda x: x, [source], dtype, target)
 
     def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
         """min(max(x, low), high)"""

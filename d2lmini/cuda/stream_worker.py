@@ -230,15 +230,12 @@ class StreamWorker:
         """Memory for intermediate results: the same for all programs of this lane, whose work is
         done in order."""
         if self._scratch is None or self._scratch.nbytes < nbytes:
-            self._drop_scratch()
+            self._scratch = None
+            for launches in self.launches.values():
+                if launches.fixed:
+                    launches.fixed = None
             self._scratch = self.allocate(Spec((nbytes,), np.uint8))
         return self._scratch
-
-    def _drop_scratch(self) -> None:
-        self._scratch = None
-        for launches in self.launches.values():
-            if launches.fixed:
-                launches.fixed = None
 
     # -- called by marks, copies and the profiler --------------------------------------------------
 
@@ -271,21 +268,17 @@ class StreamWorker:
         if outer is self:
             yield
             return
-        cuda, stack = self.device.xp.cuda, ExitStack()
-        stack.enter_context(cuda.Device(self.device.ordinal))
-        stack.enter_context(self.stream.handle)
-        stack.enter_context(cuda.using_allocator(self.device.allocate))
-        thread_state.lane = self
-        if scheduler.thread_state.pool is not None and outer is None:
-            # The thread serves only this lane, and never leaves it.
-            thread_state.stack = stack
+        cuda = self.device.xp.cuda
+        with ExitStack() as stack:
+            stack.enter_context(cuda.Device(self.device.ordinal))
+            stack.enter_context(self.stream.handle)
+            stack.enter_context(cuda.using_allocator(self.device.allocate))
+            stack.callback(setattr, thread_state, "lane", outer)
+            thread_state.lane = self
+            if scheduler.thread_state.pool is not None and outer is None:
+                # The thread serves only this lane, and never leaves it.
+                thread_state.stack = stack.pop_all()
             yield
-            return
-        try:
-            yield
-        finally:
-            thread_state.lane = outer
-            stack.close()
 
     def free_pending(self, at_once: bool = False) -> None:
         """Free the blocks of dropped arrays whose users are all done or come before the next work
@@ -316,7 +309,7 @@ class StreamWorker:
                     launches.graphs.restart()
             for spares in self.spares.values():
                 spares.clear()
-            self._drop_scratch()
+            self._scratch = None
             self.launches.clear()  # they are prepared again
 
 

@@ -210,13 +210,8 @@ class Stream:
 
     def wait(self, marks: Iterable[StreamMark]) -> None:
         """Make all future work on this stream come after these marks."""
-        newest: dict[Stream, StreamMark] = {}
-        for mark in marks:
-            other = newest.get(mark.stream)
-            if other is None or other.seq < mark.seq:
-                newest[mark.stream] = mark
         # The marks that have seen most come first: they may make other waits needless.
-        for mark in sorted(newest.values(), key=lambda mark: -len(mark.seen)):
+        for mark in sorted(marks, key=lambda mark: (-len(mark.seen), -mark.seq)):
             if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
                 continue
             try:

@@ -54,7 +54,7 @@ def _grouped(a: Any, groups: int) -> Any:
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (F, C/G, *kernel) -> (N, F, *out)."""
-    x, results = xp.ascontiguousarray(x), _grouped(y, groups)
+    results = _grouped(y, groups)
     w = w.reshape(groups, w.shape[0] // groups, -1)  # (G, F/G, C/G*taps)
     for part, columns in _parts(xp, x.shape[1], geo, len(x), x.dtype):
         im2col(xp, x[part], columns, geo)
@@ -72,7 +72,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
-    x, F = xp.ascontiguousarray(x), g.shape[1]
+    F = g.shape[1]
     total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps)
     total.fill(0)
     for part, memory in _parts(xp, x.shape[1], geo, len(x), x.dtype):
@@ -107,14 +107,12 @@ _DEPTHWISE_DATA = WindowKernel(
 
 def depthwise(xp: Any, x: Any, w: Any, geo: Any, groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (C*M, 1, *kernel) -> (N, C*M, *out)."""
-    arrays = [xp.ascontiguousarray(x), xp.ascontiguousarray(w), y]
-    _DEPTHWISE(xp, y.size, arrays, geo, C=groups, M=len(w) // groups)
+    _DEPTHWISE(xp, y.size, [x, w, y], geo, C=groups, M=len(w) // groups)
 
 
 def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> None:
     """(N, C*M, *out), (C*M, 1, *kernel) -> dx (N, C, *size)."""
-    arrays = [xp.ascontiguousarray(g), xp.ascontiguousarray(w), dx]
-    _DEPTHWISE_DATA(xp, dx.size, arrays, geo, C=groups, M=len(w) // groups)
+    _DEPTHWISE_DATA(xp, dx.size, [g, w, dx], geo, C=groups, M=len(w) // groups)
 
 
 def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> None:

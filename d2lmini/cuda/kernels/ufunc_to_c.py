@@ -77,16 +77,8 @@ _FLOATS = {
     },
 }
 
-#: Integers and bools: what rounds changes nothing, and all are finite.
-_EXACT = {
-    **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
-    "isnan": "false",
-    "isinf": "false",
-    "isfinite": "true",
-}
-
 _INTEGERS = {
-    **_EXACT,
+    **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
     "absolute": "{0} < 0 ? -{0} : {0}",
     "floor_divide": "floor_divide({0}, {1})",
     "remainder": "remainder_of({0}, {1})",
@@ -100,10 +92,9 @@ _INTEGERS = {
 
 #: Sums of bools are "or", products "and".
 _BOOLS = {
-    **_EXACT,
     **dict.fromkeys(("add", "maximum", "bitwise_or"), "{0} || {1}"),
     **dict.fromkeys(("multiply", "minimum", "bitwise_and"), "{0} && {1}"),
-    **dict.fromkeys(("absolute", "square"), "{0}"),
+    **dict.fromkeys(("absolute", "square", "floor", "ceil", "trunc"), "{0}"),
     "bitwise_xor": "{0} != {1}",
     "invert": "!{0}",
 }
@@ -111,7 +102,7 @@ _BOOLS = {
 _TABLES = {
     "f": {**_ALL, **_FLOATS},
     "i": {**_ALL, **_INTEGERS},
-    "u": {**_ALL, **_INTEGERS, "absolute": "{0}"},
+    "u": {**_ALL, **_INTEGERS},
     "b": {**_ALL, **_BOOLS},
 }
 
@@ -233,10 +224,8 @@ def ufunc_to_c(ufunc: str, char: str, args: Sequence[str]) -> str:
 
 def helpers(text: str) -> str:
     """The helper functions that a text uses, directly or indirectly."""
-    used = set(re.findall(r"\w+", text)) & HELPERS.keys()
-    while True:
-        more = {w for name in used for w in re.findall(r"\w+", HELPERS[name])} & HELPERS.keys()
-        if more <= used:
-            break
-        used |= more
+    used = set(re.findall(r"\w+", text))
+    for name, source in reversed(HELPERS.items()):  # a helper calls earlier ones
+        if name in used:
+            used.update(re.findall(r"\w+", source))
     return "".join(source for name, source in HELPERS.items() if name in used)

@@ -395,9 +395,10 @@ def test_columns_and_back(case, dtype):
         windows.im2col(cupy, cupy.asarray(image), columns, geo, side_by_side)
         there = columns.get().swapaxes(0, 1) if side_by_side else columns.get()
         same(there, want)
-        back = cupy.empty(image.shape, dtype)
-        windows.col2im(cupy, columns, back, geo, side_by_side)
-        same(back.get(), added)
+        if not side_by_side:
+            back = cupy.empty(image.shape, dtype)
+            windows.col2im(cupy, columns, back, geo)
+            same(back.get(), added)
 
 
 @pytest.mark.law
