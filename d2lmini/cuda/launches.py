@@ -275,16 +275,14 @@ class Graph:
             self.spares.append(spares)
         self.memory = launches.places(places)
         self.steps: list[Callable[[list[Any]], Any]] = []
-        self.graphs = self.calls = begin = 0
+        self.graphs, self.calls, begin = 0, len(launches.again), 0
         lane.stream.mark()  # the event of an open mark would become a part of the graph
         end = len(launches.steps)
         for _, first, last in [*launches.again, (None, end, end)]:
             if begin < first:
                 self.steps.append(self._capture(launches.steps[begin:first]))
                 self.graphs += 1
-            if first < last:
-                self.steps += launches.steps[first:last]
-                self.calls += 1
+            self.steps += launches.steps[first:last]
             begin = last
         lane.graph_results |= self.results
 

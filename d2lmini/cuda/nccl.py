@@ -29,10 +29,7 @@ from d2lmini.engine.core import Task
 if TYPE_CHECKING:
     from d2lmini.kvstore.allreduce import Side
 
-_DTYPES = {
-    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "int64": "NCCL_INT64",
-    "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
-}  # fmt: skip
+_DTYPES = frozenset("int8 uint8 int32 int64 float16 float32 float64".split())
 
 
 class NcclWorker:
@@ -110,7 +107,7 @@ class NcclWorker:
         nccl.groupStart()
         try:
             for arrays in sums:
-                dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
+                dtype = getattr(nccl, f"NCCL_{arrays[0][0].dtype.name.upper()}")
                 for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
                     communicator.allReduce(
                         source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,

@@ -71,8 +71,7 @@ class GemmCall(NamedTuple):
     k: int
     left: Matrix
     right: Matrix
-    ld: int
-    step: int
+    out: Matrix
     batch: int
     begin: tuple[int, ...]
 
@@ -170,7 +169,7 @@ def plan(a: Operand, b: Operand, out: Operand) -> GemmPlan:
     calls = []
     for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):
         begin = tuple(sum(i * s for i, s in zip(at, walk)) for walk in walks)
-        calls.append(GemmCall(N, M, K, left, right, place.ld, step_out, together, begin))
+        calls.append(GemmCall(N, M, K, left, right, place, together, begin))
     return GemmPlan((False, False, False), tuple(calls))
 
 
@@ -218,29 +217,23 @@ class Library:
     ) -> Callable[[Any, Any, Any], None]:
         """One call as a function of where a, b and out begin, to put on the stream of a lane; one
         thread at a time may call it."""
-        char = dtype.char
+        char, is_alone = dtype.char, call.batch == 1
         kind, arithmetic, _ = KINDS[char]
         one, zero = self._factors[char]
-        left, right = call.left, call.right
-        number, k = ctypes.c_int, ctypes.c_int(kind)
+        number, how = ctypes.c_int, ctypes.c_int(arithmetic)
         pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
-        sizes = [number(n) for n in (left.transpose, right.transpose, call.m, call.n, call.k)]
-        head = (self._handle(lane), *sizes, one)
-        a_ld, b_ld, ld = (number(n) for n in (left.ld, right.ld, call.ld))
-        how = number(arithmetic)
-        last = how, number(-1)
-        function: Any
-        args: tuple
-        if call.batch == 1:
-            function = self._gemm
-            args = (*head, pleft, k, a_ld, pright, k, b_ld, zero, pout, k, ld, *last)
-        else:
-            function = self._gemm_batched
-            a_step, b_step, step = map(ctypes.c_longlong, (left.step, right.step, call.step))
-            args = (
-                *head, pleft, k, a_ld, a_step, pright, k, b_ld, b_step, zero, pout, k, ld, step,
-                number(call.batch), *last,
-            )  # fmt: skip
+
+        def matrix(pointer: Any, m: Matrix) -> list[Any]:
+            step = [] if is_alone else [ctypes.c_longlong(m.step)]
+            return [pointer, number(kind), number(m.ld), *step]
+
+        sizes = call.left.transpose, call.right.transpose, call.m, call.n, call.k
+        args = (
+            self._handle(lane), *map(number, sizes), one, *matrix(pleft, call.left),
+            *matrix(pright, call.right), zero, *matrix(pout, call.out),
+            *([] if is_alone else [number(call.batch)]), how, number(-1),
+        )  # fmt: skip
+        function = self._gemm if is_alone else self._gemm_batched
         begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 

@@ -188,9 +188,6 @@ class Recorder(Recording):
         made.fill(0)
         return made
 
-    def zeros_like(self, array: Place) -> Place:
-        return self.zeros(array.shape, array.dtype)
-
     def asarray(self, array: Any, dtype: Any = None) -> Place:
         """A constant."""
         if isinstance(array, Place):

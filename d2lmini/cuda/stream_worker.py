@@ -381,8 +381,7 @@ def prepare_issue(
         found = graphs.choose(lane, launches, memory, inputs, is_worker)
         if found is None:
             return None
-    n = len(inputs)
-    for (chunk, _, spec), spares in zip(outputs, found.spares):
+    for n, ((chunk, _, spec), spares) in enumerate(zip(outputs, found.spares), len(inputs)):
         if memory[n] is None:
             try:
                 array = spares.pop() if spares else lane.allocate(spec)
@@ -390,7 +389,6 @@ def prepare_issue(
                 return None
             fresh.append((chunk, array, spares))
             memory[n] = array.data
-        n += 1
     if marks and not stream.has_seen(marks):
         stream.wait(marks)
 

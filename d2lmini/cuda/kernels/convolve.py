@@ -20,10 +20,11 @@ c * M and so on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import namedtuple
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -138,14 +139,8 @@ def _sums_of_windows(dtype: np.dtype, N: int, C: int, M: int, geo: Geometry) -> 
     )  # fmt: skip
 
 
-class Algorithm(NamedTuple):
-    """A way to convolve, as the modules of `ops.conv`."""
-
-    convolve: Callable[..., None]
-    convolve_data: Callable[..., None]
-    convolve_weight: Callable[..., None]
-
-
+#: A way to convolve, as the modules of `ops.conv`.
+Algorithm = namedtuple("Algorithm", "convolve convolve_data convolve_weight")
 IM2COL = Algorithm(convolve, convolve_data, convolve_weight)
 DEPTHWISE = Algorithm(depthwise, depthwise_data, depthwise_weight)
 

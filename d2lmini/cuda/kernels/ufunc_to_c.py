@@ -64,7 +64,6 @@ _FLOATS = {
     "floor_divide": "floor_divide({0}, {1})",
     "power": "pow{f}({0}, {1})",
     "arctan2": "atan2{f}({0}, {1})",
-    "logaddexp": "logaddexp({0}, {1})",
     **dict.fromkeys(("degrees", "rad2deg"), "{0} * ({T}) 57.295779513082320877"),
     **dict.fromkeys(("radians", "deg2rad"), "{0} * ({T}) 0.017453292519943295769"),
     **{name: f"{name}{{f}}({{0}}, {{1}})" for name in ("fmod", "hypot", "copysign")},
@@ -139,10 +138,6 @@ __device__ inline half_bits narrowed(double x) {
 """,
     "sign": """template <class T> __device__ T sign(T x) {
     return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
-}
-""",
-    "logaddexp": """template <class T> __device__ T logaddexp(T a, T b) {
-    return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 """,
     # The remainder with the sign of a; 0 if b is 0 or -1.
