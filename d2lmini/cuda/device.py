@@ -55,9 +55,10 @@ class CudaDevice(Device):
     kind = "cuda"
 
     def __init__(self, ctx: Context, ordinal: int, memory: int | None = None):
-        self.xp = module.cupy()
-        if self.xp is None:
-            raise MXNetError(f"{ctx}: {module.missing()}")
+        found = module.look()
+        if found.cupy is None:
+            raise MXNetError(f"{ctx}: {found.missing}")
+        self.xp = found.cupy
         properties = self.xp.cuda.runtime.getDeviceProperties(ordinal)
         super().__init__(ctx, 1, memory or int(properties["totalGlobalMem"]))
         self.ordinal = ordinal
@@ -220,7 +221,7 @@ class CudaDevice(Device):
 def find() -> list[Device]:
     """The available GPUs: D2LMINI_LOGICAL_GPUS devices spread over the GPUs of this machine, or one
     device for each GPU."""
-    found = module.count()
+    found = module.look().gpus
     asked = environment.read("D2LMINI_LOGICAL_GPUS") or found
     return make_devices(asked if found else 0, found)
 

@@ -241,7 +241,7 @@ class Library:
             pleft.value, pright.value = b.ptr + begin_b, a.ptr + begin_a
             pout.value = out.ptr + begin_out
             if char == "f":
-                how.value = _TF32 if module.uses_tf32() else arithmetic
+                how.value = _TF32 if module.tf32 else arithmetic
             status = function(*args)
             if status:
                 check(status)

@@ -215,7 +215,7 @@ def test_arguments_arrive_in_c_as_cublas_declares_them(tmp_path, monkeypatch):
     product(second, a, b)
     assert library._handles[second][0] is handle, "the handle of a lane that is gone"
     assert not any(statuses)
-    monkeypatch.setattr(module, "_tf32", False)
+    monkeypatch.setattr(module, "tf32", False)
     for allowed, number in ((False, 68), (True, 77)):
         module.allow_tf32(allowed)
         product(second, a[0].astype("float32"), b.astype("float32"))
