@@ -186,21 +186,22 @@ class CudaDevice(Device):
         if self.dead is not None:
             raise MXNetError(self.dead)
 
-    def note_failure(self, problem: BaseException) -> None:
-        """Record that CUDA reported an error on the GPU: its contents cannot be trusted."""
+    def note_failure(self, problem: BaseException) -> MXNetError:
+        """Record that CUDA reported an error on the GPU: its contents cannot be trusted. Returns
+        the error of all its operations from now on."""
         if self.dead is None:
             self.dead = (
                 f"{self.ctx} failed and cannot be used any more in this process; other devices "
                 f"can. CUDA says: {problem}"
             )
+        return MXNetError(self.dead)
 
     def task_error(self, problem: Exception) -> Exception:
         """The error to store on a task, from an error raised while its work was put on the
         stream."""
         kind, status = type(problem).__name__, getattr(problem, "status", None)
         if kind in _OF_CUDA and status in _FATAL:
-            self.note_failure(problem)
-            return MXNetError(self.dead)
+            return self.note_failure(problem)
         text = str(problem)
         if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
@@ -214,8 +215,7 @@ class CudaDevice(Device):
             return known
         if type(problem).__name__ in _OF_CUDA:
             return MXNetError(f"{self.ctx}: {problem}")
-        self.note_failure(problem)
-        return MXNetError(self.dead)
+        return self.note_failure(problem)
 
 
 def find() -> list[Device]:

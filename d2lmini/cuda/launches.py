@@ -34,7 +34,6 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +75,7 @@ class Launches:
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
     fixed         where constants and intermediate results begin; None before the lane says so
-    again         launches with other numbers each time: what gives them, the first, and the first
-                  behind them
+    again         launches with other numbers each time: see `Recorder.calls`
     """
 
     def __init__(self, lane: StreamWorker, call: Any, task: Any):
@@ -93,7 +91,7 @@ class Launches:
         inputs = [operand for operand in task.inputs if operand is not None]
         self.inputs = [spec for _, _, spec in inputs]
         self.mutated = [i for i, (chunk, _, _) in enumerate(inputs) if chunk in task.writes]
-        self.is_map = recorder.maps == len(steps) == 1
+        self.is_map = len(steps) == 1 and "void element(" in getattr(steps[0].kernel, "source", "")
         self.predicted_us = 2.0 + sum([place.nbytes for place in places]) / BYTES_PER_US
         # Where the arrays of all steps begin: inputs and outputs, parts of these, constants, and
         # intermediate results, which share memory where their lives do not meet.
@@ -122,9 +120,7 @@ class Launches:
         is_plain = len(steps) == 1 and max(index.values()) < n
         self.run = self.steps[0] if is_plain else self._run_all
         self.given = given if recorder.calls and given else None
-        self.again = [
-            (partial(recorder.launch_again, *call), call[1], call[2]) for call in recorder.calls
-        ]
+        self.again, self._recorder = recorder.calls, recorder
         self.graphs = call.replays if isinstance(call, Program) else None
         if self.graphs is not None:
             self.graphs.restart()
@@ -134,9 +130,9 @@ class Launches:
         needs other launches."""
         if self.given != [*given]:
             self.given[:] = given  # type: ignore[index]
-            for launch_again, first, last in self.again:
+            for call, first, last in self.again:
                 try:
-                    steps = launch_again()
+                    steps = self._recorder.launch_again(call, first, last)
                 except NotRecorded:
                     return False
                 for step, cell in zip(steps, self._numbers[first:last]):
@@ -302,12 +298,17 @@ class Graph:
         return lambda _: graph.launch(handle)
 
     def fits(self, memory: Sequence[Any]) -> bool:
-        """True if the arrays lie where the graph needs them, and nobody has a result in the graph's
-        own memory. memory: where they begin; None for a new one."""
+        """True if the arrays lie where the graph needs them, and the graph is free. memory: where
+        they begin; None for a new one."""
         for i, address in self.fixed.items():
             pointer = memory[i]
             if pointer is None or pointer.ptr != address:
                 return False
+        return self.is_free
+
+    @property
+    def is_free(self) -> bool:
+        """True if nobody has a result in the graph's own memory."""
         return all([spares is None or spares for spares in self.spares])
 
     def run(self, memory: Sequence[Any]) -> None:
@@ -332,7 +333,6 @@ class CapturedGraphs:
         self._replayed = 0
         self._n_captured = 0
         self._before: list[Block] | None = None  # the inputs' memory at the call before
-        self._moving: set[int] = set()  # inputs that are copied
         weakref.finalize(self, _free, self.graphs).atexit = False
 
     def __str__(self) -> str:
@@ -365,27 +365,19 @@ class CapturedGraphs:
         if self._before is None:  # the first call, which loads the kernels
             self._before = blocks
             return launches
-        addresses = [pointer.ptr for pointer in memory[: len(inputs)]]
         if len(self.graphs) == MAX_GRAPHS:
-            # Inputs that are in no graph are copied from now on.
-            moved = {
-                i
-                for i, address in enumerate(addresses)
-                if all([graph.fixed.get(i) != address for graph in self.graphs])
-            }
-            if moved <= self._moving:
-                return launches  # results in the memory of all graphs are still alive
-            self._moving |= moved
-            _free(self.graphs)
+            if not any([graph.is_free for graph in self.graphs]):
+                return launches
+            _free(self.graphs)  # the arrays have moved
         if not is_worker:
             return None
         copied = {
             i
-            for i, (block, before, address) in enumerate(zip(blocks, self._before, addresses))
-            if not (block is before or address in lane.graph_results)
+            for i, (block, before, pointer) in enumerate(zip(blocks, self._before, memory))
+            if not (block is before or pointer.ptr in lane.graph_results)
         }
         self._before = blocks
-        copied = (copied | self._moving).difference(launches.mutated)
+        copied.difference_update(launches.mutated)
         return self._capture(lane, launches, memory, copied) or launches
 
     def _capture(

@@ -158,7 +158,6 @@ class Recorder(Recording):
     constants  the contents of those that never change
     calls      functions whose launches have other numbers each time: their first step, and the
                first behind them
-    maps       how many launches are elementwise
     is_outside True while such a function runs: only there a random key may be read
     """
 
@@ -167,7 +166,6 @@ class Recorder(Recording):
         self.places: list[Place] = []
         self.constants: dict[int, np.ndarray] = {}
         self.calls: list[tuple[Callable[[], Any], int, int]] = []
-        self.maps = 0
         self.is_outside = False
         self._repeats = False
 
@@ -317,7 +315,6 @@ class Recorder(Recording):
         numbers = tuple(args[len(arrays) :])
         if not all(isinstance(a, Place) for a in args[: len(arrays)]):
             raise NotRecorded("a number before an array")
-        self.maps += "void element(" in kernel.source
         memory = () if self._repeats else tuple(map(self._find, arrays))
         self.steps.append(Step(memory, kernel, grid, numbers))
 

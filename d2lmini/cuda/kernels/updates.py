@@ -42,6 +42,8 @@ def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[A
     dtypes = tuple([a.dtype for a in groups[0]])
     numbers = _Numbers(None)
     bind(rule, numbers, dtypes[0], attrs)
+    if not numbers.values:
+        raise NotTraceable(f"the numbers of {rule.name}, which has no formula")
     # Numbers that switch something off make another formula, all others the same one.
     kinds = tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs.items()])
     for begin in range(0, len(groups), MAX_PARAMETERS):
@@ -112,16 +114,10 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     """Steps that differ only in their arrays are one launch."""
     alike: dict[Any, list[int]] = {}
     for i, ((rule, attrs), arrays) in enumerate(zip(steps, groups, strict=True)):
-        what = tuple(attrs.items()) if _is_plain(attrs, arrays) else i
-        alike.setdefault((rule, tuple(a.dtype for a in arrays), what), []).append(i)
+        key = rule, tuple(a.dtype for a in arrays), tuple(attrs.items())
+        alike.setdefault(key, []).append(i)
     for members in alike.values():
         outside(xp, partial(_update, xp, steps, members, [groups[i] for i in members]))
-
-
-def _is_plain(attrs: dict[str, Any], arrays: Sequence[Any]) -> bool:
-    """True if the arrays are in C order and no number is an array."""
-    ordered = all([a.flags.c_contiguous for a in arrays])
-    return ordered and all([isinstance(v, (int, float)) for v in attrs.values()])
 
 
 def _update(
@@ -131,9 +127,8 @@ def _update(
     rule, attrs = steps[members[0]]
     if any([steps[i] != (rule, attrs) for i in members]):
         raise NotRecorded("steps that were equal differ")
-    if _is_plain(attrs, groups[0]):
-        with suppress(NotTraceable):
-            return update(xp, rule, attrs, groups)
+    with suppress(NotTraceable):
+        return update(xp, rule, attrs, groups)
     for weight, *others in groups:
         bind(rule, xp, weight.dtype, attrs)(weight, *others, weight)
     return None
