@@ -22,8 +22,8 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError, environment
 from d2lmini.context import Context, gpu
-from d2lmini.cuda import module
-from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
+from d2lmini.cuda import module, products
+from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
 from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
@@ -31,6 +31,8 @@ from d2lmini.cuda.stream_worker import StreamWorker, push_program, thread_state
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
+#: These modules register what a GPU computes by better algorithms than NumPy's formulas.
+KERNELS = products, convolve, random_numbers, recurrent, rows, updates, windows
 _LANES = ("compute", "in", "out")
 
 #: After these errors the device is unusable: unavailable devices, uncorrectable memory and link

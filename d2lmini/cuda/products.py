@@ -41,6 +41,7 @@ from d2lmini.cuda import module
 from d2lmini.cuda.kernels.formulas import Operand, broadcast_strides, merge_axes, operand_of
 from d2lmini.cuda.kernels.launch import Recording, outside
 from d2lmini.cuda.stream_worker import thread_state
+from d2lmini.ops.products import matmul as matmul_of_ops
 
 #: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
 WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
@@ -87,6 +88,7 @@ class GemmPlan(NamedTuple):
     calls: tuple[GemmCall, ...]
 
 
+@matmul_of_ops.kernel("cuda")
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 

@@ -85,7 +85,6 @@ and the next kernel combines them first. The order of each sum depends only on t
 from __future__ import annotations
 
 import textwrap
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -116,9 +115,6 @@ _KINDS = {
     "max": (-np.inf, ">", "maximum({}, {})"),
     "min": (np.inf, "<", "minimum({}, {})"),
 }
-
-_kernels: dict[str, Kernel] = {}
-_lock = threading.Lock()
 
 
 class Operand(NamedTuple):
@@ -216,17 +212,11 @@ def elementwise(
     return Launches(((complete(name, "\n".join(lines)), threads),), (count,))
 
 
+@lru_cache(MOST_KERNELS)
 def complete(name: str, text: str) -> Kernel:
     """The kernel of a text and of the helpers that the text uses; equal texts give the same, as
     long as it is kept. (CuPy keeps what it compiled: to forget a kernel unloads nothing.)"""
-    source = helpers(text) + text
-    with _lock:
-        found = _kernels.get(source)
-        if found is None:
-            if len(_kernels) >= MOST_KERNELS:
-                _kernels.clear()
-            found = _kernels[source] = Kernel(name, source)
-        return found
+    return Kernel(name, helpers(text) + text)
 
 
 def broken(line: str) -> list[str]:
