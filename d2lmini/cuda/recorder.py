@@ -208,8 +208,9 @@ class Recorder(Recording):
 
     def concatenate(self, arrays: Sequence[Place], axis: int = 0) -> Place:
         """A new array of copies."""
-        like = np.concatenate([array.plain for array in arrays], axis)
-        made = self.empty(like.shape, like.dtype)
+        shape = [*arrays[0].shape]
+        shape[axis] = sum([array.shape[axis] for array in arrays])
+        made = self.empty(shape, np.result_type(*[array.dtype for array in arrays]))
         return registry["Concat"].compute(self, *arrays, dim=axis, out=made)  # type: ignore[no-any-return]
 
     def copyto(

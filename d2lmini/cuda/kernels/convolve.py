@@ -28,12 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.formulas import Launches, Operand, reduction
+from d2lmini.cuda.kernels.formulas import Launches, Operand, operand_of, reduction
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.windows import OUTPUTS, PIXELS, WindowKernel, col2im, im2col
 from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, with_zeros
+from d2lmini.ops.windows import Geometry, windows_of, with_zeros
 
 #: Most bytes of the columns, unless one image needs more.
 WORKSPACE = 256 << 20
@@ -125,16 +125,13 @@ def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) ->
 @lru_cache(maxsize=256)
 def _sums_of_windows(dtype: np.dtype, N: int, C: int, M: int, geo: Geometry) -> Launches:
     """Each weight is the sum of its pixel times the output's gradient, over images and windows."""
-    ndim, sizes = len(geo.kernel), geo.padded
-    steps = [prod(sizes[axis:]) for axis in range(ndim + 1)]
-    taps, windows = ([n * s for n, s in zip(each, steps[1:])] for each in (geo.dilate, geo.stride))
-    domain, ones = (N, C, M, *geo.kernel, *geo.out), (1,) * ndim
-    walk = (C * steps[0], steps[0], 0, *taps, *windows)
-    x = Operand(dtype, (N, C, 1, *domain[3:]), walk)
+    ones = (1,) * len(geo.kernel)
+    domain = (N, C, M, *geo.kernel, *geo.out)
+    x = operand_of(windows_of(np.empty((N, C, *geo.padded), dtype), geo)[:, :, None])
     g, dw = (Operand(dtype, s) for s in ((N, C, M, *ones, *geo.out), (1, C, M, *geo.kernel, *ones)))
     wide = np.promote_types(dtype, "f")
     return reduction(
-        "depthwise_weight", [x, g], domain, (0, *range(3 + ndim, 3 + 2 * ndim)), [dw],
+        "depthwise_weight", [x, g], domain, (0, *range(3 + len(ones), len(domain))), [dw],
         lambda x, g: [names.sum(x.astype(wide) * g.astype(wide)).astype(dtype)],
     )  # fmt: skip
 

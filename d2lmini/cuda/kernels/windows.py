@@ -95,7 +95,8 @@ __device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index 
     return o < O && distance <= (unsigned) ((K - 1) * L) && distance % (unsigned) L == 0;
 }
 """
-_FIELDS = {"": "size", "K": "kernel", "S": "stride", "L": "dilate", "P": "pad", "O": "out"}
+#: The letters of the fields of `ops.windows.Geometry`.
+_LETTERS = ("", "K", "S", "L", "P", "O")
 
 
 class WindowKernel:
@@ -145,9 +146,8 @@ def constants_of(geometry: Any) -> dict[str, int]:
     [1, 7, 6, 1, 3, 2, 1, 5, 5]
     """
     found = {}
-    for letter, field in _FIELDS.items():
-        sizes = getattr(geometry, field)
-        sizes = (int(field != "pad"),) * (3 - len(sizes)) + tuple(sizes)
+    for letter, sizes in zip(_LETTERS, geometry):
+        sizes = (int(letter != "P"),) * (3 - len(sizes)) + sizes
         found.update({letter + axis: size for axis, size in zip("DHW", sizes)})
     return found
 
