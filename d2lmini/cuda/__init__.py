@@ -10,6 +10,6 @@ which stream waits for which), `memory` (the memory pool), `recorder` and `launc
 list of launches, and that as a CUDA graph), `stream_worker` (a stream, and on whose thread work is
 put on it), `device` (the complete device), `nccl` (sums over GPUs).
 
-`kernels` holds the CUDA C; `ops` lists the ops that it is for; `emit_cuda` writes the
-fused groups of a compiled program; `products` calls cuBLAS.
+`kernels` holds the CUDA C; `emit_cuda` writes the fused groups of a compiled program; `products`
+calls cuBLAS.
 """

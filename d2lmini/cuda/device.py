@@ -22,15 +22,17 @@ import numpy as np
 from d2lmini import engine
 from d2lmini.base import MXNetError, environment
 from d2lmini.context import Context, gpu
-from d2lmini.cuda import current, module
-from d2lmini.cuda import ops as ops  # registers the kernels of GPUs with the ops
+from d2lmini.cuda import module, products
+from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
 from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
-from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.cuda.stream_worker import StreamWorker, push_program, thread_state
 from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
+#: These modules register what a GPU computes by better algorithms than NumPy's formulas.
+KERNELS = products, convolve, random_numbers, recurrent, rows, updates, windows
 _LANES = ("compute", "in", "out")
 
 #: After these errors the device is unusable: unavailable devices, uncorrectable memory and link
@@ -44,12 +46,6 @@ _OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
-class _Question(FunctionTask):
-    """A function of the library, which pushes no tasks."""
-
-    __slots__ = ()
-
-
 class CudaDevice(Device):
     """GPU number `ordinal` of CUDA under the name `ctx`.
 
@@ -61,9 +57,10 @@ class CudaDevice(Device):
     kind = "cuda"
 
     def __init__(self, ctx: Context, ordinal: int, memory: int | None = None):
-        self.xp = module.cupy()
-        if self.xp is None:
-            raise MXNetError(f"{ctx}: {module.missing()}")
+        found = module.look()
+        if found.cupy is None:
+            raise MXNetError(f"{ctx}: {found.missing}")
+        self.xp = found.cupy
         properties = self.xp.cuda.runtime.getDeviceProperties(ordinal)
         super().__init__(ctx, 1, memory or int(properties["totalGlobalMem"]))
         self.ordinal = ordinal
@@ -73,9 +70,6 @@ class CudaDevice(Device):
         self._lanes = {name: StreamWorker(self, name) for name in _LANES}
         _all.add(self)
 
-    def lanes(self) -> dict[tuple[Context, str], int]:
-        return dict.fromkeys(self.runners(), 1)
-
     def runners(self) -> dict[tuple[Context, str], Any]:
         runners: dict[str, Any] = {**self._lanes}
         if self.sums is not None and self.sums.ctx == self.ctx:
@@ -84,14 +78,11 @@ class CudaDevice(Device):
 
     def lane_here(self) -> StreamWorker:
         """The lane whose task this thread runs."""
-        lane = current.thread_state.lane
+        lane = thread_state.lane
         assert lane is not None and lane.device is self, "only tasks of a GPU allocate its memory"
         return lane
 
     def launcher(self, program: Any, static: bool) -> Callable[..., Any] | None:
-        # Imported here: to find out whether there are GPUs, no compiler is needed.
-        from d2lmini.cuda.stream_worker import push_program
-
         if static:
             program.replays = CapturedGraphs(program.name)
         return push_program
@@ -185,7 +176,7 @@ class CudaDevice(Device):
         """Call `question()` on the device's worker; the wait is recorded under the name `by`."""
         answers: list[Any] = []
         tag = Var()
-        task = _Question(lambda: answers.append(question()), by, (), (tag,), self.ctx)
+        task = FunctionTask(lambda: answers.append(question()), by, (), (tag,), self.ctx)
         engine.current.push(task)
         engine.current.wait(by, tag)
         return answers[0]
@@ -197,21 +188,22 @@ class CudaDevice(Device):
         if self.dead is not None:
             raise MXNetError(self.dead)
 
-    def note_failure(self, problem: BaseException) -> None:
-        """Record that CUDA reported an error on the GPU: its contents cannot be trusted."""
+    def note_failure(self, problem: BaseException) -> MXNetError:
+        """Record that CUDA reported an error on the GPU: its contents cannot be trusted. Returns
+        the error of all its operations from now on."""
         if self.dead is None:
             self.dead = (
                 f"{self.ctx} failed and cannot be used any more in this process; other devices "
                 f"can. CUDA says: {problem}"
             )
+        return MXNetError(self.dead)
 
     def task_error(self, problem: Exception) -> Exception:
         """The error to store on a task, from an error raised while its work was put on the
         stream."""
         kind, status = type(problem).__name__, getattr(problem, "status", None)
         if kind in _OF_CUDA and status in _FATAL:
-            self.note_failure(problem)
-            return MXNetError(self.dead)
+            return self.note_failure(problem)
         text = str(problem)
         if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
@@ -225,14 +217,13 @@ class CudaDevice(Device):
             return known
         if type(problem).__name__ in _OF_CUDA:
             return MXNetError(f"{self.ctx}: {problem}")
-        self.note_failure(problem)
-        return MXNetError(self.dead)
+        return self.note_failure(problem)
 
 
 def find() -> list[Device]:
     """The available GPUs: D2LMINI_LOGICAL_GPUS devices spread over the GPUs of this machine, or one
     device for each GPU."""
-    found = module.count()
+    found = module.look().gpus
     asked = environment.read("D2LMINI_LOGICAL_GPUS") or found
     return make_devices(asked if found else 0, found)
 

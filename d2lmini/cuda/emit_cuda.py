@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from d2lmini.cuda.kernels.formulas import Operand, Shape, complete, elementwise, reduction
+from d2lmini.cuda.kernels.formulas import Operand, Shape, complete, launches_of
 from d2lmini.cuda.kernels.launch import Kernel
 from d2lmini.cuda.kernels.symbols import Body, names
 from d2lmini.graph.fusion import (
@@ -119,12 +119,9 @@ def write_kernel(writer: Writer, statement: Statement) -> None:
 
     operands = [_operand(writer.layout, entry) for entry in inputs]
     arrays = [_array(writer, entry) for entry in inputs] + [writer.name_of(e) for e in results]
-    axes = next(filter(None, map(axes_of_rows, nodes)), None)
-    if axes is None:
-        made = elementwise(_title(nodes), operands, domain, formula)
-    else:
-        outs = [Operand(spec_of(e).dtype, _kept(e, domain)) for e in results]
-        made = reduction(_title(nodes), operands, domain, axes, outs, formula)
+    axes = next(filter(None, map(axes_of_rows, nodes)), ())
+    outs = [Operand(spec_of(e).dtype, _kept(e, domain)) for e in results]
+    made = launches_of(_title(nodes), operands, outs, domain, axes, formula)
     if made.partial is not None:
         dtype, size = made.partial
         arrays.append(writer.identifier("partial"))

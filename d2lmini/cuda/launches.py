@@ -6,7 +6,7 @@ ready. To repeat it, the host fills in where the arrays begin.
 
 Some numbers differ from call to call: the keys of random numbers, the learning rates of an
 optimizer's step. Launches with such numbers were made by functions that the recorder has kept
-(`current.outside`); before a call with other numbers these functions are asked again.
+(`launch.outside`); before a call with other numbers these functions are asked again.
 
 With `hybridize(static_alloc=True, static_shape=True)` a program's launches become CUDA graphs.
 While a stream is captured, nothing runs: CUDA records each launch with its arguments, which are
@@ -34,13 +34,11 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.current import NotRecorded, recording_into
-from d2lmini.cuda.kernels.launch import THREADS
+from d2lmini.cuda.kernels.launch import THREADS, NotRecorded
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.recorder import RecordedKey, Recorder, Step
 from d2lmini.graph.ir import Draw, Node, spec_of
@@ -77,8 +75,7 @@ class Launches:
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
     fixed         where constants and intermediate results begin; None before the lane says so
-    again         launches with other numbers each time: what gives them, the first, and the first
-                  behind them
+    again         launches with other numbers each time: see `Recorder.calls`
     """
 
     def __init__(self, lane: StreamWorker, call: Any, task: Any):
@@ -94,7 +91,7 @@ class Launches:
         inputs = [operand for operand in task.inputs if operand is not None]
         self.inputs = [spec for _, _, spec in inputs]
         self.mutated = [i for i, (chunk, _, _) in enumerate(inputs) if chunk in task.writes]
-        self.is_map = recorder.maps == len(steps) == 1
+        self.is_map = len(steps) == 1 and "void element(" in getattr(steps[0].kernel, "source", "")
         self.predicted_us = 2.0 + sum([place.nbytes for place in places]) / BYTES_PER_US
         # Where the arrays of all steps begin: inputs and outputs, parts of these, constants, and
         # intermediate results, which share memory where their lives do not meet.
@@ -123,9 +120,7 @@ class Launches:
         is_plain = len(steps) == 1 and max(index.values()) < n
         self.run = self.steps[0] if is_plain else self._run_all
         self.given = given if recorder.calls and given else None
-        self.again = [
-            (partial(recorder.launch_again, *call), call[1], call[2]) for call in recorder.calls
-        ]
+        self.again, self._recorder = recorder.calls, recorder
         self.graphs = call.replays if isinstance(call, Program) else None
         if self.graphs is not None:
             self.graphs.restart()
@@ -135,9 +130,9 @@ class Launches:
         needs other launches."""
         if self.given != [*given]:
             self.given[:] = given  # type: ignore[index]
-            for launch_again, first, last in self.again:
+            for call, first, last in self.again:
                 try:
-                    steps = launch_again()
+                    steps = self._recorder.launch_again(call, first, last)
                 except NotRecorded:
                     return False
                 for step, cell in zip(steps, self._numbers[first:last]):
@@ -187,8 +182,7 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
             attrs = {**task.attrs, "steps": given} if "steps" in task.attrs else {**task.attrs}
             if call.outputs:
                 attrs["out"] = arrays[-1]
-            with recording_into(recorder):
-                call.kernel_on("cuda")(recorder, *arrays[: len(call.inputs)], **attrs)
+            call.kernel_on("cuda")(recorder, *arrays[: len(call.inputs)], **attrs)
             return recorder, len(arrays)
         if not (call.inputs or given):
             raise NotRecorded("it makes constants, which need not be kept")
@@ -197,8 +191,7 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     arrays = [recorder.empty(*spec_of((node, 0))) for node in program.inputs]
     outs = [recorder.empty(*spec) for spec in program.specs]
     keys = [RecordedKey(recorder, given, i) for i in range(len(given))]
-    with recording_into(recorder):
-        results = recorder.run_program(program, arrays, outs, keys)
+    results = recorder.run_program(program, arrays, outs, keys)
     if any([result is not out for result, out in zip(results, outs)]):
         raise NotRecorded("a result in another place")
     return recorder, len(arrays) + len(outs)
@@ -278,16 +271,14 @@ class Graph:
             self.spares.append(spares)
         self.memory = launches.places(places)
         self.steps: list[Callable[[list[Any]], Any]] = []
-        self.graphs = self.calls = begin = 0
+        self.graphs, self.calls, begin = 0, len(launches.again), 0
         lane.stream.mark()  # the event of an open mark would become a part of the graph
-        ranges = [(first, last) for _, first, last in launches.again]
-        for first, last in [*ranges, (len(launches.steps), len(launches.steps))]:
+        end = len(launches.steps)
+        for _, first, last in [*launches.again, (None, end, end)]:
             if begin < first:
                 self.steps.append(self._capture(launches.steps[begin:first]))
                 self.graphs += 1
-            if first < last:
-                self.steps += launches.steps[first:last]
-                self.calls += 1
+            self.steps += launches.steps[first:last]
             begin = last
         lane.graph_results |= self.results
 
@@ -307,12 +298,17 @@ class Graph:
         return lambda _: graph.launch(handle)
 
     def fits(self, memory: Sequence[Any]) -> bool:
-        """True if the arrays lie where the graph needs them, and nobody has a result in the graph's
-        own memory. memory: where they begin; None for a new one."""
+        """True if the arrays lie where the graph needs them, and the graph is free. memory: where
+        they begin; None for a new one."""
         for i, address in self.fixed.items():
             pointer = memory[i]
             if pointer is None or pointer.ptr != address:
                 return False
+        return self.is_free
+
+    @property
+    def is_free(self) -> bool:
+        """True if nobody has a result in the graph's own memory."""
         return all([spares is None or spares for spares in self.spares])
 
     def run(self, memory: Sequence[Any]) -> None:
@@ -337,7 +333,6 @@ class CapturedGraphs:
         self._replayed = 0
         self._n_captured = 0
         self._before: list[Block] | None = None  # the inputs' memory at the call before
-        self._moving: set[int] = set()  # inputs that are copied
         weakref.finalize(self, _free, self.graphs).atexit = False
 
     def __str__(self) -> str:
@@ -370,27 +365,19 @@ class CapturedGraphs:
         if self._before is None:  # the first call, which loads the kernels
             self._before = blocks
             return launches
-        addresses = [pointer.ptr for pointer in memory[: len(inputs)]]
         if len(self.graphs) == MAX_GRAPHS:
-            # Inputs that are in no graph are copied from now on.
-            moved = {
-                i
-                for i, address in enumerate(addresses)
-                if all([graph.fixed.get(i) != address for graph in self.graphs])
-            }
-            if moved <= self._moving:
-                return launches  # results in the memory of all graphs are still alive
-            self._moving |= moved
-            _free(self.graphs)
+            if not any([graph.is_free for graph in self.graphs]):
+                return launches
+            _free(self.graphs)  # the arrays have moved
         if not is_worker:
             return None
         copied = {
             i
-            for i, (block, before, address) in enumerate(zip(blocks, self._before, addresses))
-            if not (block is before or address in lane.graph_results)
+            for i, (block, before, pointer) in enumerate(zip(blocks, self._before, memory))
+            if not (block is before or pointer.ptr in lane.graph_results)
         }
         self._before = blocks
-        copied = (copied | self._moving).difference(launches.mutated)
+        copied.difference_update(launches.mutated)
         return self._capture(lane, launches, memory, copied) or launches
 
     def _capture(

@@ -10,7 +10,6 @@ host never waits, and finalizers call no CUDA.
 
 from __future__ import annotations
 
-from math import prod
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,6 @@ class CudaPool(Pool):
     def __init__(self, device: CudaDevice):
         self.device = device
         super().__init__(device.ctx, device.memory)
-        self.keep = 0
         self.xp = device.xp
         self.reserved = 0  # bytes that CuPy's pool holds from CUDA, in arrays or cached
 
@@ -112,13 +110,6 @@ class CudaPool(Pool):
     @cached.setter
     def cached(self, nbytes: int) -> None:
         """A reset of the counters leaves CuPy's cached bytes as they are."""
-
-    def new(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        """A new uninitialized array on the stream of this thread's task. MemoryError if the array
-        would pass the limit, or if CUDA has no more memory."""
-        with lock:
-            self.check_limit(prod(shape) * dtype.itemsize)
-        return self.xp.empty(shape, dtype)
 
     def make_lease(self, array: Any, chunk: Chunk) -> Any:
         # CuPy's pointer to the same memory, which keeps `chunk` alive and does not use the pool.
@@ -139,10 +130,6 @@ class CudaPool(Pool):
             block.lane.pending_free.append(block)
         if self.gone:
             self.tell_gone()
-
-    def release_cached(self, keep: int = 0) -> None:
-        """Nothing to do with the lock held: CuPy frees its cache itself before it gives up, and
-        `empty` asks a worker."""
 
     def empty(self) -> None:
         """Give cached memory back to CUDA; waits for the worker that does it."""

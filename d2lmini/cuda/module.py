@@ -4,7 +4,7 @@ Importing the library imports no CuPy. Without CuPy, or without a driver, nothin
 
 >>> from d2lmini.cuda import module
 >>> with module.using(None):                # as on a machine without CuPy
-...     module.count(), module.missing()
+...     module.look().gpus, module.look().missing
 (0, "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13")
 
 Tests use a substitute made of NumPy (`tests/fakes`). The device uses these parts of CuPy:
@@ -41,37 +41,24 @@ _INSTALL = (
 _DEFAULT, _TF32 = 1, 7
 
 _lock = threading.Lock()
-_tf32 = os.environ.get("CUPY_TF32", "0") == "1"
+#: The setting of `allow_tf32`.
+tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
 
-class _Found(NamedTuple):
-    """CuPy's module, how many GPUs CuPy finds, and why there are none."""
+class Found(NamedTuple):
+    """CuPy's module, None if it is not installed or finds no usable GPU; how many GPUs CuPy finds;
+    why there are none, and what to install."""
 
     cupy: Any
     gpus: int
     missing: str
 
 
-_found: _Found | None = None
+_found: Found | None = None
 
 
-def cupy() -> Any:
-    """The CuPy module; None if it is not installed or finds no usable GPU."""
-    found = _look()
-    return found.cupy if found.gpus else None
-
-
-def count() -> int:
-    """How many GPUs CuPy finds."""
-    return _look().gpus
-
-
-def missing() -> str:
-    """Why there is no GPU, and what to install; empty if there is a GPU."""
-    return _look().missing
-
-
-def _look() -> _Found:
+def look() -> Found:
+    """What was found, when this was first asked."""
     global _found
     with _lock:
         if _found is None:
@@ -80,21 +67,23 @@ def _look() -> _Found:
             except Exception as problem:  # for instance a CUDA library that does not load
                 text = f"CuPy is installed, but cannot be imported: {problem}"
                 is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == "cupy"
-                _found = _Found(None, 0, _INSTALL if is_absent else text)
+                _found = Found(None, 0, _INSTALL if is_absent else text)
         return _found
 
 
-def _probe(module: Any) -> _Found:
+def _probe(module: Any) -> Found:
     """Ask CuPy how many GPUs there are. Makes no stream to find out: a stream that fails prints an
     error of its own."""
     if module is None:
-        return _Found(None, 0, _INSTALL)
+        return Found(None, 0, _INSTALL)
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as problem:
         text = f"CuPy is installed, but CUDA's driver does not answer: {problem}"
-        return _Found(module, 0, text)
-    return _Found(module, count, "" if count else "CuPy is installed, but finds no GPU")
+        return Found(None, 0, text)
+    if not count:
+        return Found(None, 0, "CuPy is installed, but finds no GPU")
+    return Found(module, count, "")
 
 
 @contextmanager
@@ -111,7 +100,7 @@ def using(other: Any) -> Iterator[None]:
 
 def nccl() -> Any:
     """NCCL, NVIDIA's library for sums over GPUs, through CuPy; None if it is not installed."""
-    found = cupy()
+    found = look().cupy
     if found is None:
         return None
     try:
@@ -133,14 +122,9 @@ def allow_tf32(allow: bool) -> bool:
     own switch CUPY_TF32=1 is set). The setting holds for the whole process; CUDA graphs keep the
     setting of their recording.
     """
-    global _tf32
-    before, _tf32 = _tf32, bool(allow)
-    found = cupy()
+    global tf32
+    before, tf32 = tf32, bool(allow)
+    found = look().cupy
     if found is not None:
         found._core.set_compute_type("float32", _TF32 if allow else _DEFAULT)
     return before
-
-
-def uses_tf32() -> bool:
-    """The setting of `allow_tf32`."""
-    return _tf32

@@ -15,8 +15,7 @@ devices share a GPU, a KVStore sums by copies, as on any devices.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,10 +29,7 @@ from d2lmini.engine.core import Task
 if TYPE_CHECKING:
     from d2lmini.kvstore.allreduce import Side
 
-_DTYPES = {
-    "int8": "NCCL_INT8", "uint8": "NCCL_UINT8", "int32": "NCCL_INT32", "int64": "NCCL_INT64",
-    "float16": "NCCL_FLOAT16", "float32": "NCCL_FLOAT32", "float64": "NCCL_FLOAT64",
-}  # fmt: skip
+_DTYPES = frozenset("int8 uint8 int32 int64 float16 float32 float64".split())
 
 
 class NcclWorker:
@@ -63,22 +59,15 @@ class NcclWorker:
         for lane in lanes:
             lane.device.check()
         with self._busy, lanes[0].enter_scope():
-            for lane, side in zip(lanes, sides):
-                self._call_for(lane, partial(lane.stream.begin, side.reads, side.writes))
             try:
-                task.run()
+                for lane, side in zip(lanes, sides):
+                    lane.stream.begin(side.reads, side.writes)
+                try:
+                    task.run()
+                finally:
+                    self._mark(lanes, sides)
             except Exception as problem:
                 raise self._explain(lanes, problem) from None
-            finally:
-                self._mark(lanes, sides)
-
-    @staticmethod
-    def _call_for(lane: StreamWorker, call: Callable[[], Any]) -> Any:
-        """Run the part that concerns one device; that device explains an error."""
-        try:
-            return call()
-        except Exception as problem:
-            raise lane.device.task_error(problem) from None
 
     @staticmethod
     def _explain(lanes: Sequence[StreamWorker], problem: Exception) -> Exception:
@@ -99,9 +88,7 @@ class NcclWorker:
         # Before any order is overwritten.
         unverified = [lane.stream.unverified(reads) for lane in lanes]
         for lane, side, marks in zip(lanes, sides, unverified):
-            with lane.device.xp.cuda.Device(lane.device.ordinal):
-                end = partial(lane.stream.end, side.reads, side.writes, marks)
-                NcclWorker._call_for(lane, end)
+            lane.stream.end(side.reads, side.writes, marks)
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""
@@ -120,7 +107,7 @@ class NcclWorker:
         nccl.groupStart()
         try:
             for arrays in sums:
-                dtype = getattr(nccl, _DTYPES[arrays[0][0].dtype.name])
+                dtype = getattr(nccl, f"NCCL_{arrays[0][0].dtype.name.upper()}")
                 for lane, communicator, (source, target) in zip(lanes, communicators, arrays):
                     communicator.allReduce(
                         source.data.ptr, target.data.ptr, source.size, dtype, nccl.NCCL_SUM,

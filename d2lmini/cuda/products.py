@@ -9,9 +9,8 @@ cuBLAS reads matrices by columns: an array (M, N) in order is to cuBLAS a matrix
 product out = a @ b is computed as out.T = b.T @ a.T. Each operand is described by whether it is
 transposed, and by its `ld`, the distance from one column to the next:
 
->>> from math import prod
->>> row_major = lambda *shape: (shape, tuple(4 * prod(shape[i + 1:]) for i in range(len(shape))))
->>> found = plan(row_major(8, 6), row_major(6, 5), row_major(8, 5), 4)
+>>> a, b, out = (operand_of(np.empty(shape)) for shape in ((8, 6), (6, 5), (8, 5)))
+>>> found = plan(a, b, out)
 >>> found.calls[0].left, found.calls[0].right           # b and a
 (Matrix(transpose=0, ld=5, step=0), Matrix(transpose=0, ld=6, step=0))
 
@@ -19,9 +18,10 @@ More axes are a batch: matrices at equal distances, which one call computes. The
 an operand. A batch whose matrices share the right operand, and whose rows follow each other, is one
 product of two matrices:
 
->>> [(c.m, c.n, c.k, c.batch) for c in plan(row_major(9, 8, 6), row_major(6, 5), row_major(9, 8, 5), 4).calls]
+>>> a, out = (operand_of(np.empty(shape)) for shape in ((9, 8, 6), (9, 8, 5)))
+>>> [(call.m, call.n, call.k, call.batch) for call in plan(a, b, out).calls]
 [(5, 72, 6, 1)]
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -37,14 +37,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda import current, module
-from d2lmini.cuda.current import outside
-from d2lmini.cuda.kernels.formulas import merge_axes
-from d2lmini.cuda.kernels.launch import Recording
-
-Shape = tuple[int, ...]
-#: Shape and strides in bytes.
-Layout = tuple[Shape, Shape]
+from d2lmini.cuda import module
+from d2lmini.cuda.kernels.formulas import Operand, broadcast_strides, merge_axes, operand_of
+from d2lmini.cuda.kernels.launch import Recording, outside
+from d2lmini.cuda.stream_worker import thread_state
+from d2lmini.ops.products import kernels
 
 #: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
 WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
@@ -75,8 +72,7 @@ class GemmCall(NamedTuple):
     k: int
     left: Matrix
     right: Matrix
-    ld: int
-    step: int
+    out: Matrix
     batch: int
     begin: tuple[int, ...]
 
@@ -92,6 +88,7 @@ class GemmPlan(NamedTuple):
     calls: tuple[GemmCall, ...]
 
 
+@kernels.register("cuda")
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
@@ -100,39 +97,34 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """
     if a.shape[-1] == 1:
         return xp.multiply(a, b, out=out)
-    is_fresh = out is None
-    if is_fresh:
+    is_apart = out is None
+    if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
-    lane = current.thread_state.lane
-    library: Any = None if lane is None else library_of(xp)
-    if library is None or out.dtype.char not in KINDS or not a.dtype == b.dtype == out.dtype:
-        outside(partial(xp.matmul, a, b, out=out))
+    lane = thread_state.lane
+    is_ours = lane is not None and library_of(xp) is not None
+    if not is_ours or out.dtype.char not in KINDS or not a.dtype == b.dtype == out.dtype:
+        outside(xp, partial(xp.matmul, a, b, out=out))
     elif not a.shape[-1]:
         out.fill(0)
     elif out.size:
-        if is_fresh or not (xp.may_share_memory(out, a) or xp.may_share_memory(out, b)):
-            _multiply(xp, library, lane, a, b, out)
-        else:
-            place = xp.empty(out.shape, out.dtype)
-            _multiply(xp, library, lane, a, b, place)
-            xp.copyto(out, place)
+        is_apart = is_apart or not (xp.may_share_memory(out, a) or xp.may_share_memory(out, b))
+        _multiply(xp, lane, a, b, out, is_apart)
     return out
 
 
-def _multiply(xp: Any, library: Any, lane: Any, a: Any, b: Any, out: Any) -> None:
-    """a @ b into `out`, which overlaps neither operand and is not empty."""
+def _multiply(xp: Any, lane: Any, a: Any, b: Any, out: Any, is_apart: bool = True) -> None:
+    """a @ b into `out`, which is not empty; `is_apart`: it overlaps neither operand."""
     if out.strides[-2] < out.strides[-1]:  # out.T has its rows in order
         a, b, out = (x.swapaxes(-2, -1) for x in (b, a, out))
-    copies, calls = plan(
-        (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), out.dtype.itemsize
-    )
-    if any(copies):
+    copies, calls = plan(*map(operand_of, (a, b, out)))
+    if any(copies) or not is_apart:
         a, b = (x.copy() if copied else x for x, copied in zip((a, b), copies))
-        place = xp.empty(out.shape, out.dtype) if copies[2] else out
-        _multiply(xp, library, lane, a, b, place)
+        place = out if is_apart and not copies[2] else xp.empty(out.shape, out.dtype)
+        _multiply(xp, lane, a, b, place)
         if place is not out:
             xp.copyto(out, place)
+        return
     for call in calls:
         if isinstance(xp, Recording):
             xp.call(partial(_prepare, call, out.dtype), a, b, out)
@@ -150,15 +142,12 @@ def _prepare(call: GemmCall, dtype: np.dtype, lane: Any) -> Callable[..., None]:
 
 
 @lru_cache(maxsize=4096)
-def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> GemmPlan:
+def plan(a: Operand, b: Operand, out: Operand) -> GemmPlan:
     """How to write a @ b to `out`; no array is empty."""
-    (M, K), N, batch = a[0][-2:], b[0][-1], out[0][:-2]
-    (a0, a1), (b0, b1), (out0, out1) = (
-        (strides[-2] // itemsize, strides[-1] // itemsize) for _, strides in (a, b, out)
-    )
-    sizes, walks = merge_axes(
-        batch, [_walk(layout, len(batch), itemsize) for layout in (a, b, out)]
-    )
+    (M, K), N, batch = a.shape[-2:], b.shape[-1], out.shape[:-2]
+    strides = [broadcast_strides(x, out.shape) for x in (a, b, out)]
+    (a0, a1), (b0, b1), (out0, out1) = (walk[-2:] for walk in strides)
+    sizes, walks = merge_axes(batch, [walk[:-2] for walk in strides])
     if sizes and walks[1][-1] == 0 and (
         M == 1 or (walks[0][-1], walks[2][-1]) == (M * a0, M * out0)
     ):  # fmt: skip
@@ -178,19 +167,12 @@ def plan(a: Layout, b: Layout, out: Layout, itemsize: int) -> GemmPlan:
 
     together = sizes[longest] if sizes else 1
     if max(M, N, K, together, left.ld, right.ld, place.ld) > _MAX_INT:
-        raise MXNetError(f"a product of {a[0]} and {b[0]} is too large for cuBLAS")
+        raise MXNetError(f"a product of {a.shape} and {b.shape} is too large for cuBLAS")
     calls = []
     for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):
         begin = tuple(sum(i * s for i, s in zip(at, walk)) for walk in walks)
-        calls.append(GemmCall(N, M, K, left, right, place.ld, step_out, together, begin))
+        calls.append(GemmCall(N, M, K, left, right, place, together, begin))
     return GemmPlan((False, False, False), tuple(calls))
-
-
-def _walk(layout: Layout, axes: int, itemsize: int) -> Shape:
-    """The strides of the batch in elements, 0 where the operand is repeated."""
-    shape, strides = layout[0][:-2], layout[1][:-2]
-    own = tuple(0 if n == 1 else s // itemsize for n, s in zip(shape, strides))
-    return (0,) * (axes - len(own)) + own
 
 
 def _matrix(rows: int, columns: int, down: int, across: int, step: int) -> Matrix | None:
@@ -237,29 +219,23 @@ class Library:
     ) -> Callable[[Any, Any, Any], None]:
         """One call as a function of where a, b and out begin, to put on the stream of a lane; one
         thread at a time may call it."""
-        char = dtype.char
+        char, is_alone = dtype.char, call.batch == 1
         kind, arithmetic, _ = KINDS[char]
         one, zero = self._factors[char]
-        left, right = call.left, call.right
-        number, k = ctypes.c_int, ctypes.c_int(kind)
+        number, how = ctypes.c_int, ctypes.c_int(arithmetic)
         pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
-        sizes = [number(n) for n in (left.transpose, right.transpose, call.m, call.n, call.k)]
-        head = (self._handle(lane), *sizes, one)
-        a_ld, b_ld, ld = (number(n) for n in (left.ld, right.ld, call.ld))
-        how = number(arithmetic)
-        last = how, number(-1)
-        function: Any
-        args: tuple
-        if call.batch == 1:
-            function = self._gemm
-            args = (*head, pleft, k, a_ld, pright, k, b_ld, zero, pout, k, ld, *last)
-        else:
-            function = self._gemm_batched
-            a_step, b_step, step = map(ctypes.c_longlong, (left.step, right.step, call.step))
-            args = (
-                *head, pleft, k, a_ld, a_step, pright, k, b_ld, b_step, zero, pout, k, ld, step,
-                number(call.batch), *last,
-            )  # fmt: skip
+
+        def matrix(pointer: Any, m: Matrix) -> list[Any]:
+            step = [] if is_alone else [ctypes.c_longlong(m.step)]
+            return [pointer, number(kind), number(m.ld), *step]
+
+        sizes = call.left.transpose, call.right.transpose, call.m, call.n, call.k
+        args = (
+            self._handle(lane), *map(number, sizes), one, *matrix(pleft, call.left),
+            *matrix(pright, call.right), zero, *matrix(pout, call.out),
+            *([] if is_alone else [number(call.batch)]), how, number(-1),
+        )  # fmt: skip
+        function = self._gemm if is_alone else self._gemm_batched
         begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 
@@ -267,7 +243,7 @@ class Library:
             pleft.value, pright.value = b.ptr + begin_b, a.ptr + begin_a
             pout.value = out.ptr + begin_out
             if char == "f":
-                how.value = _TF32 if module.uses_tf32() else arithmetic
+                how.value = _TF32 if module.tf32 else arithmetic
             status = function(*args)
             if status:
                 check(status)

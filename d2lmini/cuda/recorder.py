@@ -20,7 +20,7 @@ program asks of CuPy cannot be written down: `NotRecorded`.
 >>> x.sum()
 Traceback (most recent call last):
     ...
-d2lmini.cuda.current.NotRecorded: add.reduce
+d2lmini.cuda.kernels.launch.NotRecorded: add.reduce
 """  # noqa: E501
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.current import NotRecorded
 from d2lmini.cuda.kernels.formulas import elementwise, operand_of
-from d2lmini.cuda.kernels.launch import Kernel, Recording
+from d2lmini.cuda.kernels.launch import Kernel, NotRecorded, Recording
 from d2lmini.cuda.kernels.symbols import Body, names
+from d2lmini.ops.core import registry
 from d2lmini.ops.symbolic import NotTraceable, Proxy
 
 
@@ -86,11 +86,11 @@ class Place(np.ndarray):
         """Itself, where nothing is converted or copied; else a new array."""
         if self.dtype == dtype and not copy:
             return self
-        return self.recorder.map(lambda x: x.astype(np.dtype(dtype)), [self], dtype)
+        return self.recorder.map(lambda x: x.astype(np.dtype(dtype)), [self])
 
     def copy(self, order: str = "C") -> Any:  # type: ignore[override]
         """A new array in C order."""
-        return self.recorder.map(lambda x: x, [self], self.dtype)
+        return self.recorder.map(names.asarray, [self])
 
     def reshape(self, *shape: Any, **_: Any) -> Any:  # type: ignore[override]
         """A view where there can be one, else a new array."""
@@ -159,7 +159,6 @@ class Recorder(Recording):
     constants  the contents of those that never change
     calls      functions whose launches have other numbers each time: their first step, and the
                first behind them
-    maps       how many launches are elementwise
     is_outside True while such a function runs: only there a random key may be read
     """
 
@@ -168,7 +167,6 @@ class Recorder(Recording):
         self.places: list[Place] = []
         self.constants: dict[int, np.ndarray] = {}
         self.calls: list[tuple[Callable[[], Any], int, int]] = []
-        self.maps = 0
         self.is_outside = False
         self._repeats = False
 
@@ -188,9 +186,6 @@ class Recorder(Recording):
         made = self.empty(shape, dtype)
         made.fill(0)
         return made
-
-    def zeros_like(self, array: Place) -> Place:
-        return self.zeros(array.shape, array.dtype)
 
     def asarray(self, array: Any, dtype: Any = None) -> Place:
         """A constant."""
@@ -213,45 +208,36 @@ class Recorder(Recording):
 
     def concatenate(self, arrays: Sequence[Place], axis: int = 0) -> Place:
         """A new array of copies."""
-        shape = list(arrays[0].shape)
+        shape = [*arrays[0].shape]
         shape[axis] = sum([array.shape[axis] for array in arrays])
-        made = self.empty(tuple(shape), np.result_type(*[a.dtype for a in arrays]))
-        begin = 0
-        for array in arrays:
-            end = begin + array.shape[axis]
-            self.copyto(made[(slice(None),) * axis + (slice(begin, end),)], array)
-            begin = end
-        return made
+        made = self.empty(shape, np.result_type(*[array.dtype for array in arrays]))
+        return registry["Concat"].compute(self, *arrays, dim=axis, out=made)  # type: ignore[no-any-return]
 
     def copyto(
         self, target: Place, source: Any, casting: str = "same_kind", where: Any = True
     ) -> None:
         """A copy within the GPU, or of a number."""
+        dtype, nbytes = target.dtype, target.nbytes
+        if isinstance(source, Place):
+            formula: Callable[..., Proxy] = names.asarray
+            arrays, method, name = [source], "copy_from_device_async", "copy"
+            is_like = (source.dtype, source.shape) == (dtype, target.shape)
+            is_plain = is_like and source.flags.c_contiguous
+        elif where is True and np.isscalar(source):
+            formula = partial(names.full, (), source, dtype)
+            arrays, method, name = [], "memset_async", "fill"
+            is_plain = not np.array(source, dtype).tobytes().strip(b"\0")
+        else:
+            raise NotRecorded("numbers where a condition holds, or many")
         if where is not True:
-            if not isinstance(source, Place):
-                raise NotRecorded("numbers where a condition holds")
-            self.map(names.where, [where, source, target], target.dtype, target, "where")
-        elif not isinstance(source, Place):
-            if not target.flags.c_contiguous or not np.isscalar(source):
-                raise NotRecorded("fill")
-            if np.array(source, target.dtype).tobytes().strip(b"\0"):
-                full = partial(names.full, (), source, target.dtype)
-                self.map(full, [], target.dtype, target, "fill")
-            else:
-                nbytes = target.nbytes
-                self.call(
-                    lambda lane: lambda y: y.memset_async(0, nbytes, lane.stream.handle), target
-                )
-        elif target.dtype == source.dtype and target.shape == source.shape and (
-            source.flags.c_contiguous and target.flags.c_contiguous
-        ):  # fmt: skip
-            nbytes = target.nbytes
+            self.map(names.where, [where, source, target], target, "where")
+        elif is_plain and target.flags.c_contiguous:
             self.call(
-                lambda lane: lambda y, x: y.copy_from_device_async(x, nbytes, lane.stream.handle),
-                target, source,
+                lambda lane: lambda y, x=0: getattr(y, method)(x, nbytes, lane.stream.handle),
+                target, *arrays,
             )  # fmt: skip
         else:
-            self.map(lambda x: x, [source], target.dtype, target)
+            self.map(formula, arrays, target, name)
 
     def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
         """min(max(x, low), high)"""
@@ -267,27 +253,26 @@ class Recorder(Recording):
             rest = iter(given)
             return getattr(names, name)(*[next(rest) if isinstance(a, Place) else a for a in args])
 
-        return self.map(formula, arrays, None if out is None else out.dtype, out, name)
+        return self.map(formula, arrays, out, name)
 
     def map(
-        self, formula: Callable[..., Proxy], arrays: Sequence[Place], dtype: Any = None,
-        out: Place | None = None, name: str = "copy",
+        self, formula: Callable[..., Proxy], arrays: Sequence[Place], out: Place | None = None,
+        name: str = "copy",
     ) -> Place:  # fmt: skip
         """A function of one element of each array, which broadcast; in `out` or a new array."""
-        shape = np.broadcast_shapes(*(a.shape for a in arrays), () if out is None else out.shape)
         try:
-            if dtype is None:
+            if out is None:
                 body = Body()
                 dtype = formula(*[body.add_input("x", a.dtype) for a in arrays]).dtype
-            place = self.empty(shape, dtype) if out is None else out
+                out = self.empty(np.broadcast_shapes(*(a.shape for a in arrays)), dtype)
             made = elementwise(
-                f"{name}_kernel", [operand_of(a) for a in arrays], shape,
-                lambda *x: [formula(*x).astype(np.dtype(dtype))], [operand_of(place)],
+                f"{name}_kernel", list(map(operand_of, arrays)), out.shape,
+                lambda *x: [formula(*x).astype(out.dtype)], [operand_of(out)],
             )  # fmt: skip
         except NotTraceable as problem:
             raise NotRecorded(str(problem)) from None
-        made(self, *arrays, place)
-        return place
+        made(self, *arrays, out)
+        return out
 
     ndarray = Place
 
@@ -325,7 +310,6 @@ class Recorder(Recording):
         numbers = tuple(args[len(arrays) :])
         if not all(isinstance(a, Place) for a in args[: len(arrays)]):
             raise NotRecorded("a number before an array")
-        self.maps += "void element(" in kernel.source
         memory = () if self._repeats else tuple(map(self._find, arrays))
         self.steps.append(Step(memory, kernel, grid, numbers))
 

@@ -33,7 +33,7 @@ from d2lmini import autograd, engine
 from d2lmini.base import callsite, instrument
 from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context
-from d2lmini.cuda.current import NotRecorded, thread_state
+from d2lmini.cuda.kernels.launch import NotRecorded
 from d2lmini.cuda.launches import Launches, given_of
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.streams import Stream, StreamMark
@@ -69,6 +69,18 @@ EXACT = frozenset(
 
 #: The lanes that compute, by context.
 lanes: weakref.WeakValueDictionary[Context, StreamWorker] = weakref.WeakValueDictionary()
+
+
+class _ThreadState(threading.local):
+    """Per thread: the lane whose task it runs, and the scope that restores the device and stream
+    that were current before. A worker's scope is dropped with its thread and on this thread only:
+    on another thread it would change what is current there."""
+
+    lane: StreamWorker | None = None
+    stack: ExitStack | None = None
+
+
+thread_state = _ThreadState()
 
 
 class StreamWorker:
@@ -218,15 +230,12 @@ class StreamWorker:
         """Memory for intermediate results: the same for all programs of this lane, whose work is
         done in order."""
         if self._scratch is None or self._scratch.nbytes < nbytes:
-            self._drop_scratch()
+            self._scratch = None
+            for launches in self.launches.values():
+                if launches.fixed:
+                    launches.fixed = None
             self._scratch = self.allocate(Spec((nbytes,), np.uint8))
         return self._scratch
-
-    def _drop_scratch(self) -> None:
-        self._scratch = None
-        for launches in self.launches.values():
-            if launches.fixed:
-                launches.fixed = None
 
     # -- called by marks, copies and the profiler --------------------------------------------------
 
@@ -259,21 +268,17 @@ class StreamWorker:
         if outer is self:
             yield
             return
-        cuda, stack = self.device.xp.cuda, ExitStack()
-        stack.enter_context(cuda.Device(self.device.ordinal))
-        stack.enter_context(self.stream.handle)
-        stack.enter_context(cuda.using_allocator(self.device.allocate))
-        thread_state.lane = self
-        if scheduler.thread_state.pool is not None and outer is None:
-            # The thread serves only this lane, and never leaves it.
-            thread_state.stack = stack
+        cuda = self.device.xp.cuda
+        with ExitStack() as stack:
+            stack.enter_context(cuda.Device(self.device.ordinal))
+            stack.enter_context(self.stream.handle)
+            stack.enter_context(cuda.using_allocator(self.device.allocate))
+            stack.callback(setattr, thread_state, "lane", outer)
+            thread_state.lane = self
+            if scheduler.thread_state.pool is not None and outer is None:
+                # The thread serves only this lane, and never leaves it.
+                thread_state.stack = stack.pop_all()
             yield
-            return
-        try:
-            yield
-        finally:
-            thread_state.lane = outer
-            stack.close()
 
     def free_pending(self, at_once: bool = False) -> None:
         """Free the blocks of dropped arrays whose users are all done or come before the next work
@@ -304,7 +309,7 @@ class StreamWorker:
                     launches.graphs.restart()
             for spares in self.spares.values():
                 spares.clear()
-            self._drop_scratch()
+            self._scratch = None
             self.launches.clear()  # they are prepared again
 
 
@@ -376,8 +381,7 @@ def prepare_issue(
         found = graphs.choose(lane, launches, memory, inputs, is_worker)
         if found is None:
             return None
-    n = len(inputs)
-    for (chunk, _, spec), spares in zip(outputs, found.spares):
+    for n, ((chunk, _, spec), spares) in enumerate(zip(outputs, found.spares), len(inputs)):
         if memory[n] is None:
             try:
                 array = spares.pop() if spares else lane.allocate(spec)
@@ -385,7 +389,6 @@ def prepare_issue(
                 return None
             fresh.append((chunk, array, spares))
             memory[n] = array.data
-        n += 1
     if marks and not stream.has_seen(marks):
         stream.wait(marks)
 

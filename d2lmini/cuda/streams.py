@@ -210,13 +210,8 @@ class Stream:
 
     def wait(self, marks: Iterable[StreamMark]) -> None:
         """Make all future work on this stream come after these marks."""
-        newest: dict[Stream, StreamMark] = {}
-        for mark in marks:
-            other = newest.get(mark.stream)
-            if other is None or other.seq < mark.seq:
-                newest[mark.stream] = mark
         # The marks that have seen most come first: they may make other waits needless.
-        for mark in sorted(newest.values(), key=lambda mark: -len(mark.seen)):
+        for mark in sorted(marks, key=lambda mark: (-len(mark.seen), -mark.seq)):
             if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
                 continue
             try:
@@ -245,7 +240,7 @@ class Stream:
         return self.seq - self.passed <= most
 
     def mark(self) -> StreamMark:
-        """A new mark behind all work so far; the stream's device is current."""
+        """A new mark behind all work so far."""
         mark = self.open_mark()
         self.close(mark)
         return mark
@@ -288,7 +283,7 @@ class Stream:
     def end(
         self, reads: Iterable[Var], writes: Iterable[Var], unverified: dict[Stream, int]
     ) -> None:
-        """Record on the Vars that the work is on this stream, whose device is current."""
+        """Record on the Vars that the work is on this stream."""
         mark = self.mark()
         for var in reads:
             order = order_of(var)

@@ -140,7 +140,7 @@ def _lanes(devices: Sequence[Device]) -> tuple[dict, dict, dict]:
 def _reason() -> str:
     """Why no GPUs were found."""
     try:
-        return addons.find("gpu").module.missing()
+        return addons.find("gpu").module.look().missing
     except MXNetError as problem:
         return str(problem)
 

@@ -56,7 +56,7 @@ class Device:
 
     def lanes(self) -> dict[tuple[Context, str], int]:
         """The number of threads of each of its lanes; empty where it shares the CPU's."""
-        return {}
+        return dict.fromkeys(self.runners(), 1)
 
     def runners(self) -> dict[tuple[Context, str], Any]:
         """The runners of its lanes, where the device works asynchronously to the host; see

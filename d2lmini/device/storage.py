@@ -68,8 +68,9 @@ class Memory(NamedTuple):
 class Pool(ByteAccount):
     """The memory of one context: free blocks by size class, and the counts.
 
-    Arrays of `xp` live there. If `xp` is not NumPy, the module takes memory itself (`new`), and the
-    pool only counts.
+    Arrays of `xp` live there. If `xp` is not NumPy, the module takes memory itself, and the pool
+    only counts; `block_of(array)` is then the block that `drain` gets for a dropped array, with an
+    `order`.
 
     Guarded by the one lock of `engine.core`. Ctrl-C may end a method at any call or jump, and a
     finalizer may allocate there: so the counts are right at every call and jump.
@@ -188,19 +189,11 @@ class Pool(ByteAccount):
                 self.cached -= size
                 blocks.pop()
 
-    def new(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        """A new array of `xp`, which allocates the memory itself (the lock is not held)."""
-        return self.xp.empty(shape, dtype)
-
     def make_lease(self, array: Any, chunk: Chunk) -> Any:
         """The memory of `array`, a view of `chunk`, as an `xp` array that keeps `chunk` alive."""
         if checker is not None:
             checker.mark_shared(chunk)
         return np.asarray(Lease(array, chunk))
-
-    def block_of(self, array: Any) -> Any:
-        """The block that `drain` gets for a dropped array of `xp`; it has an `order`."""
-        raise NotImplementedError
 
     def empty(self) -> None:
         """Give the memory kept for reuse back to the system."""
@@ -287,7 +280,9 @@ class Chunk(WeightedVar):
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Allocate the memory and return it as an array; contents undefined."""
         if self.pool.xp is not np:
-            array = self.pool.new(shape, dtype)
+            with lock:
+                self.pool.check_limit(self.nbytes)
+            array = self.pool.xp.empty(shape, dtype)  # the module takes memory itself
             self.adopt(array)
             return array
         with lock:

@@ -31,4 +31,4 @@ it. `cupy_arrays.host_syncs` lists why the host waited, and within `cupy_arrays.
 waiting is an error.
 """
 
-import d2lmini.cuda.ops
+import d2lmini.cuda.device

@@ -32,8 +32,8 @@ def gemm(call: GemmCall, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.nd
     y = _matrices(a, begin_a, call.right, call.k, call.n, call.batch)
     wide = np.promote_types(out.dtype, "float32")
     memory = _memory(out).copy()
-    assert call.ld >= call.m
-    place = _view(memory, begin, (call.batch, call.m, call.n), (call.step, 1, call.ld))
+    assert call.out.ld >= call.m
+    place = _view(memory, begin, (call.batch, call.m, call.n), (call.out.step, 1, call.out.ld))
     place[...] = x.astype(wide) @ y.astype(wide)
     return as_strided(memory, out.shape, out.strides)
 

@@ -154,8 +154,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.fake:
         try_on_the_fake()
         return 0
-    if not module.count():
-        print(f"no GPU to test on: {module.missing()}")
+    if not module.look().gpus:
+        print(f"no GPU to test on: {module.look().missing}")
         return 1
     begin = time.monotonic()
     groups = options.groups or [*GROUPS, "work"]
@@ -164,7 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
         passed = list(side_by_side.map(run_group, tests))
     failed = [group for group, well in zip(tests, passed) if not well]
     if "work" in groups:
-        failed += write_page(module.cupy())
+        failed += write_page(module.look().cupy)
     print(f"failed: {', '.join(failed)}" if failed else "all groups passed", end="")
     print(f", in {time.monotonic() - begin:.0f} s")
     return bool(failed)

@@ -44,10 +44,10 @@ def logical_gpus(n: int, memory: int | None = None) -> Iterator[list[Context]]:
     from d2lmini.cuda import module
     from d2lmini.cuda.device import make_devices
 
-    if not module.count():
-        raise MXNetError(f"logical_gpus: {module.missing()}")
+    if not module.look().gpus:
+        raise MXNetError(f"logical_gpus: {module.look().missing}")
     engine.current.wait_idle("logical_gpus")
-    before, made = devices.state(), make_devices(n, module.count(), memory)
+    before, made = devices.state(), make_devices(n, module.look().gpus, memory)
     devices.install(made, None)
     try:
         yield [device.ctx for device in made]

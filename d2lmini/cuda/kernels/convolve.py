@@ -20,19 +20,20 @@ c * M and so on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import namedtuple
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.formulas import Launches, Operand, reduction
+from d2lmini.cuda.kernels.formulas import Launches, Operand, operand_of, reduction
 from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.windows import OUTPUTS, PIXELS, WindowKernel, col2im, im2col
 from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, with_zeros
+from d2lmini.ops.windows import Geometry, windows_of, with_zeros
 
 #: Most bytes of the columns, unless one image needs more.
 WORKSPACE = 256 << 20
@@ -54,7 +55,7 @@ def _grouped(a: Any, groups: int) -> Any:
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (F, C/G, *kernel) -> (N, F, *out)."""
-    x, results = xp.ascontiguousarray(x), _grouped(y, groups)
+    results = _grouped(y, groups)
     w = w.reshape(groups, w.shape[0] // groups, -1)  # (G, F/G, C/G*taps)
     for part, columns in _parts(xp, x.shape[1], geo, len(x), x.dtype):
         im2col(xp, x[part], columns, geo)
@@ -72,7 +73,7 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
-    x, F = xp.ascontiguousarray(x), g.shape[1]
+    F = g.shape[1]
     total = dw.reshape(groups, F // groups, -1)  # (G, F/G, C/G*taps)
     total.fill(0)
     for part, memory in _parts(xp, x.shape[1], geo, len(x), x.dtype):
@@ -107,14 +108,12 @@ _DEPTHWISE_DATA = WindowKernel(
 
 def depthwise(xp: Any, x: Any, w: Any, geo: Any, groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (C*M, 1, *kernel) -> (N, C*M, *out)."""
-    arrays = [xp.ascontiguousarray(x), xp.ascontiguousarray(w), y]
-    _DEPTHWISE(xp, y.size, arrays, geo, C=groups, M=len(w) // groups)
+    _DEPTHWISE(xp, y.size, [x, w, y], geo, C=groups, M=len(w) // groups)
 
 
 def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> None:
     """(N, C*M, *out), (C*M, 1, *kernel) -> dx (N, C, *size)."""
-    arrays = [xp.ascontiguousarray(g), xp.ascontiguousarray(w), dx]
-    _DEPTHWISE_DATA(xp, dx.size, arrays, geo, C=groups, M=len(w) // groups)
+    _DEPTHWISE_DATA(xp, dx.size, [g, w, dx], geo, C=groups, M=len(w) // groups)
 
 
 def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> None:
@@ -126,28 +125,19 @@ def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) ->
 @lru_cache(maxsize=256)
 def _sums_of_windows(dtype: np.dtype, N: int, C: int, M: int, geo: Geometry) -> Launches:
     """Each weight is the sum of its pixel times the output's gradient, over images and windows."""
-    ndim, sizes = len(geo.kernel), geo.padded
-    steps = [prod(sizes[axis:]) for axis in range(ndim + 1)]
-    taps, windows = ([n * s for n, s in zip(each, steps[1:])] for each in (geo.dilate, geo.stride))
-    domain, ones = (N, C, M, *geo.kernel, *geo.out), (1,) * ndim
-    walk = (C * steps[0], steps[0], 0, *taps, *windows)
-    x = Operand(dtype, (N, C, 1, *domain[3:]), walk)
+    ones = (1,) * len(geo.kernel)
+    domain = (N, C, M, *geo.kernel, *geo.out)
+    x = operand_of(windows_of(np.empty((N, C, *geo.padded), dtype), geo)[:, :, None])
     g, dw = (Operand(dtype, s) for s in ((N, C, M, *ones, *geo.out), (1, C, M, *geo.kernel, *ones)))
     wide = np.promote_types(dtype, "f")
     return reduction(
-        "depthwise_weight", [x, g], domain, (0, *range(3 + ndim, 3 + 2 * ndim)), [dw],
+        "depthwise_weight", [x, g], domain, (0, *range(3 + len(ones), len(domain))), [dw],
         lambda x, g: [names.sum(x.astype(wide) * g.astype(wide)).astype(dtype)],
     )  # fmt: skip
 
 
-class Algorithm(NamedTuple):
-    """A way to convolve, as the modules of `ops.conv`."""
-
-    convolve: Callable[..., None]
-    convolve_data: Callable[..., None]
-    convolve_weight: Callable[..., None]
-
-
+#: A way to convolve, as the modules of `ops.conv`.
+Algorithm = namedtuple("Algorithm", "convolve convolve_data convolve_weight")
 IM2COL = Algorithm(convolve, convolve_data, convolve_weight)
 DEPTHWISE = Algorithm(depthwise, depthwise_data, depthwise_weight)
 

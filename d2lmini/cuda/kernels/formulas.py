@@ -85,7 +85,6 @@ and the next kernel combines them first. The order of each sum depends only on t
 from __future__ import annotations
 
 import textwrap
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -116,9 +115,6 @@ _KINDS = {
     "max": (-np.inf, ">", "maximum({}, {})"),
     "min": (np.inf, "<", "minimum({}, {})"),
 }
-
-_kernels: dict[str, Kernel] = {}
-_lock = threading.Lock()
 
 
 class Operand(NamedTuple):
@@ -216,17 +212,11 @@ def elementwise(
     return Launches(((complete(name, "\n".join(lines)), threads),), (count,))
 
 
+@lru_cache(MOST_KERNELS)
 def complete(name: str, text: str) -> Kernel:
     """The kernel of a text and of the helpers that the text uses; equal texts give the same, as
     long as it is kept. (CuPy keeps what it compiled: to forget a kernel unloads nothing.)"""
-    source = helpers(text) + text
-    with _lock:
-        found = _kernels.get(source)
-        if found is None:
-            if len(_kernels) >= MOST_KERNELS:
-                _kernels.clear()
-            found = _kernels[source] = Kernel(name, source)
-        return found
+    return Kernel(name, helpers(text) + text)
 
 
 def broken(line: str) -> list[str]:
@@ -245,17 +235,20 @@ def fill(
     `domain`; with `axes` it may reduce along these, else the outputs may have any strides. A kernel
     is made once for a formula and layouts."""
     layouts = (tuple(map(operand_of, arrays)) for arrays in (inputs, outs))
-    _launches(name, formula, *layouts, domain, axes)(xp, *inputs, *outs)
+    _launches(name, *layouts, domain, axes, formula)(xp, *inputs, *outs)
 
 
-@lru_cache(maxsize=256)
-def _launches(
-    name: str, formula: Formula, inputs: tuple[Operand, ...], outs: tuple[Operand, ...],
-    domain: Shape, axes: Shape,
+def launches_of(
+    name: str, inputs: Sequence[Operand], outs: Sequence[Operand], domain: Shape, axes: Shape,
+    formula: Formula,
 ) -> Launches:  # fmt: skip
+    """The launches that fill `outs`; with `axes` the formula may reduce along these."""
     if axes:
         return reduction(name, inputs, domain, axes, outs, formula)
     return elementwise(name, inputs, domain, formula, outs)
+
+
+_launches = lru_cache(maxsize=256)(launches_of)
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -401,19 +394,13 @@ def reduction(
     inputs, the outputs, the results of parts, the number of groups, of elements in each, and of
     parts of each. NotTraceable if the formula has no form in C."""
     writer = _Writer(name, inputs, domain, axes, outs, formula)
-    threads = writer.groups * writer.lanes
-    kernels = tuple(
-        [
-            (
-                complete(name, writer.text(stage)),
-                threads * (writer.cut if writer.is_in_parts(stage) else 1),
-            )
-            for stage in range(writer.n_kernels)
-        ]
-    )
+    kernels = []
+    for stage in range(writer.n_kernels):
+        parts = writer.cut if writer.is_in_parts(stage) else 1
+        kernels.append((complete(name, writer.text(stage)), writer.groups * writer.lanes * parts))
     results = writer.wide, len(writer.reductions) * writer.cut * writer.groups
     sizes = writer.groups, writer.size, writer.cut
-    return Launches(kernels, sizes, results if len(kernels) > 1 else None)
+    return Launches(tuple(kernels), sizes, results if len(kernels) > 1 else None)
 
 
 class _Writer:
@@ -500,14 +487,19 @@ class _Writer:
         parameters += [f"const {index} {word}" for word in ("groups", "size", "cut")]
         # The threads that share a group are neighbours, or `apart` from each other: then a warp
         # works on as many groups. (Blocks in tests are smaller than a warp.)
-        few = f"blockDim.x < {self.lanes if self.is_row else WARP} ? blockDim.x : "
-        few += str(self.lanes if self.is_row else WARP)
-        apart, lanes, own = (
-            ("1", few, "threadIdx.x / lanes")
-            if self.is_row
-            else (few, "blockDim.x / apart", "threadIdx.x % apart")
-        )
-        lines = [
+        width = self.lanes if self.is_row else WARP
+        few = f"blockDim.x < {width} ? blockDim.x : {width}"
+        apart, lanes, own = few, "blockDim.x / apart", "threadIdx.x % apart"
+        if self.is_row:
+            apart, lanes, own = "1", few, "threadIdx.x / lanes"
+        part = ["g = i, begin = 0, end = size"]
+        if self.is_in_parts(stage):
+            part = [
+                "g = i % groups, part = i / groups",
+                "begin = (long long) size * part / cut",
+                "end = (long long) size * (part + 1) / cut",
+            ]
+        return [
             *broken(f'extern "C" __global__ void {self.name}({", ".join(parameters)}) {{'),
             f"    const int apart = {apart}, lanes = {lanes};",
             "    const int lane = threadIdx.x / apart % lanes, at_once = blockDim.x / lanes;",
@@ -515,14 +507,7 @@ class _Writer:
             f"    for ({index} first = blockIdx.x * at_once; first < count; "
             "first += gridDim.x * at_once) {",
             f"        const {index} mine = first + {own}, i = mine < count ? mine : count - 1;",
-        ]
-        if not self.is_in_parts(stage):
-            return [*lines, f"        const {index} g = i, begin = 0, end = size;"]
-        return [
-            *lines,
-            f"        const {index} g = i % groups, part = i / groups;",
-            f"        const {index} begin = (long long) size * part / cut;",
-            f"        const {index} end = (long long) size * (part + 1) / cut;",
+            *(f"        const {index} {text};" for text in part),
         ]
 
     def _loop(self, texts: Sequence[str], lines: Sequence[str], condition: str = "") -> list[str]:

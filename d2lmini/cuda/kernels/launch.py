@@ -79,6 +79,21 @@ class Recording:
 
     launch: Callable[..., None]
     call: Callable[..., None]
+    outside: Callable[..., None]
+
+
+class NotRecorded(Exception):
+    """What a program asks of CuPy besides launches (`cuda.recorder`)."""
+
+
+def outside(xp: Any, call: Callable[[], Any]) -> None:
+    """Make a call whose launches have other numbers each time, such as a random key: now, or at
+    each repetition of the recording that `xp` makes, which asks it for the numbers of its
+    launches."""
+    if isinstance(xp, Recording):
+        xp.outside(call)
+    else:
+        call()
 
 
 class Kernel:

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.current import outside
-from d2lmini.cuda.kernels.launch import TypedKernel
+from d2lmini.cuda.kernels.launch import TypedKernel, outside
 from d2lmini.ops.chunking import place
 from d2lmini.ops.random_ops import draw, pick, random_randint, shuffle, standard_uniform
 
@@ -151,7 +150,7 @@ def fill(
     def launch() -> None:
         kernel(xp, threads, out, out.size, *words_of((*key, *piece)), *parameters)
 
-    outside(launch)
+    outside(xp, launch)
     return out
 
 

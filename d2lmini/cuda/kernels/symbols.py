@@ -50,12 +50,6 @@ def c_type(dtype: np.dtype) -> str:
     return "float" if dtype.char == "e" else C_TYPES[dtype.char]
 
 
-class Parameter(float):
-    """A number that stays a parameter of the kernel: the same text then serves other numbers."""
-
-    place: int
-
-
 class Value(NamedTuple):
     """A value: the line of C that computes it (a reduction has none), the values in that line, its
     stage, and whether it differs between the elements of a group."""
@@ -79,13 +73,11 @@ class Body:
 
     values      by name, in an order in which they can be computed
     reductions  by name
-    parameters  by name: the dtype and the place of each `Parameter` in the lines
     """
 
     def __init__(self, has_groups: bool = False) -> None:
         self.values = {"j": Value("", set(), 0, True)} if has_groups else {}
         self.reductions: dict[str, Reduction] = {}
-        self.parameters: dict[str, tuple[np.dtype, int]] = {}
         self.has_groups = has_groups
         self._count = 0
 
@@ -147,14 +139,6 @@ class Body:
     def _stage(self, uses: set[str]) -> int:
         return max((self.values[name].stage for name in uses), default=0)
 
-    def number(self, value: Any, dtype: np.dtype) -> str:
-        """The text of a number."""
-        if isinstance(value, Parameter):
-            name = f"p{value.place}{dtype.char}"
-            self.parameters[name] = (dtype, value.place)
-            return name
-        return literal(value, dtype)
-
 
 def literal(value: Any, dtype: np.dtype) -> str:
     """A number in C.
@@ -169,10 +153,8 @@ def literal(value: Any, dtype: np.dtype) -> str:
         if dtype.itemsize < 4:
             return f"({c_type(dtype)}) {value}"
         suffix = "u" * (dtype.kind == "u") + "ll" * (dtype.itemsize == 8)
-        if value == np.iinfo(np.int64).min:
-            return "(-9223372036854775807ll - 1)"
-        if value == np.iinfo(np.int32).min:
-            return f"(-2147483647 - 1{suffix})"
+        if 0 > value == np.iinfo(dtype).min:  # C has no such literal
+            return f"({value + 1}{suffix} - 1)"
         return f"{value}{suffix}" if value >= 0 else f"({value}{suffix})"
     rounded = dtype.type(value)
     f = "" if dtype.char == "d" else "f"
@@ -195,6 +177,13 @@ def convert(expr: str, old: np.dtype, new: np.dtype) -> str:
     return f"({c_type(new)}) ({expr})"
 
 
+def _text(value: Any, dtype: np.dtype) -> str:
+    """A proxy or a number, as a value of this dtype."""
+    if isinstance(value, Proxy):
+        return convert(value.expr, value.dtype, dtype)
+    return literal(value, dtype)
+
+
 def _parenthesize(text: str) -> str:
     """An operand that binds as tightly as a name."""
     plain = text.replace("_", "").replace(".", "").isalnum()
@@ -213,25 +202,13 @@ class Names(SymbolicModule):
         body = next((a.body for a in args if isinstance(a, Proxy) and a.body is not None), None)
         if body is None:
             raise NotTraceable(f"{ufunc.__name__} of constants alone")
-        texts = []
-        for arg, needed in zip(args, loop):
-            if isinstance(arg, Proxy):
-                texts.append(convert(arg.expr, arg.dtype, needed))
-            else:
-                texts.append(body.number(arg, needed))
+        texts = [_text(arg, needed) for arg, needed in zip(args, loop)]
         text = ufunc_to_c(ufunc.__name__, loop[0].char, [_parenthesize(t) for t in texts])
         return body.line(f"rounded({text})" if result.char == "e" else text, result)
 
-    def operand(self, value: Any) -> Any:
-        return float if isinstance(value, Parameter) else super().operand(value)
-
     def choose(self, condition: Proxy, x: Any, y: Any, dtype: np.dtype) -> Proxy:
         body = next(a.body for a in (condition, x, y) if isinstance(a, Proxy) and a.body)
-        sides = [
-            convert(v.expr, v.dtype, dtype) if isinstance(v, Proxy) else literal(v, dtype)
-            for v in (x, y)
-        ]
-        test, yes, no = map(_parenthesize, [condition.expr, *sides])
+        test, yes, no = map(_parenthesize, [condition.expr, _text(x, dtype), _text(y, dtype)])
         return body.line(f"{test} ? {yes} : {no}", dtype)
 
     def __getattr__(self, name: str) -> Any:

@@ -64,7 +64,6 @@ _FLOATS = {
     "floor_divide": "floor_divide({0}, {1})",
     "power": "pow{f}({0}, {1})",
     "arctan2": "atan2{f}({0}, {1})",
-    "logaddexp": "logaddexp({0}, {1})",
     **dict.fromkeys(("degrees", "rad2deg"), "{0} * ({T}) 57.295779513082320877"),
     **dict.fromkeys(("radians", "deg2rad"), "{0} * ({T}) 0.017453292519943295769"),
     **{name: f"{name}{{f}}({{0}}, {{1}})" for name in ("fmod", "hypot", "copysign")},
@@ -77,16 +76,8 @@ _FLOATS = {
     },
 }
 
-#: Integers and bools: what rounds changes nothing, and all are finite.
-_EXACT = {
-    **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
-    "isnan": "false",
-    "isinf": "false",
-    "isfinite": "true",
-}
-
 _INTEGERS = {
-    **_EXACT,
+    **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
     "absolute": "{0} < 0 ? -{0} : {0}",
     "floor_divide": "floor_divide({0}, {1})",
     "remainder": "remainder_of({0}, {1})",
@@ -100,10 +91,9 @@ _INTEGERS = {
 
 #: Sums of bools are "or", products "and".
 _BOOLS = {
-    **_EXACT,
     **dict.fromkeys(("add", "maximum", "bitwise_or"), "{0} || {1}"),
     **dict.fromkeys(("multiply", "minimum", "bitwise_and"), "{0} && {1}"),
-    **dict.fromkeys(("absolute", "square"), "{0}"),
+    **dict.fromkeys(("absolute", "square", "floor", "ceil", "trunc"), "{0}"),
     "bitwise_xor": "{0} != {1}",
     "invert": "!{0}",
 }
@@ -111,7 +101,7 @@ _BOOLS = {
 _TABLES = {
     "f": {**_ALL, **_FLOATS},
     "i": {**_ALL, **_INTEGERS},
-    "u": {**_ALL, **_INTEGERS, "absolute": "{0}"},
+    "u": {**_ALL, **_INTEGERS},
     "b": {**_ALL, **_BOOLS},
 }
 
@@ -148,10 +138,6 @@ __device__ inline half_bits narrowed(double x) {
 """,
     "sign": """template <class T> __device__ T sign(T x) {
     return x > 0 ? T(1) : x < 0 ? T(-1) : x == 0 ? T(0) : x;
-}
-""",
-    "logaddexp": """template <class T> __device__ T logaddexp(T a, T b) {
-    return a == b ? a + log(T(2)) : maximum(a, b) + log1p(exp(-fabs(a - b)));
 }
 """,
     # The remainder with the sign of a; 0 if b is 0 or -1.
@@ -233,10 +219,8 @@ def ufunc_to_c(ufunc: str, char: str, args: Sequence[str]) -> str:
 
 def helpers(text: str) -> str:
     """The helper functions that a text uses, directly or indirectly."""
-    used = set(re.findall(r"\w+", text)) & HELPERS.keys()
-    while True:
-        more = {w for name in used for w in re.findall(r"\w+", HELPERS[name])} & HELPERS.keys()
-        if more <= used:
-            break
-        used |= more
+    used = set(re.findall(r"\w+", text))
+    for name, source in reversed(HELPERS.items()):  # a helper calls earlier ones
+        if name in used:
+            used.update(re.findall(r"\w+", source))
     return "".join(source for name, source in HELPERS.items() if name in used)

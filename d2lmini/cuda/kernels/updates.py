@@ -21,12 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.current import NotRecorded, outside
 from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_text
-from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, index_type
-from d2lmini.cuda.kernels.symbols import Body, Names, Parameter, c_type
+from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type, outside
+from d2lmini.cuda.kernels.symbols import Body, Names, c_type
 from d2lmini.ops.core import Op
-from d2lmini.ops.symbolic import NotTraceable, trace
+from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
 from d2lmini.ops.update import UpdateStep, bind, run
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
@@ -40,49 +39,53 @@ def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[A
     not an elementwise formula.
     """
     dtypes = tuple([a.dtype for a in groups[0]])
-    numbers: list[float] = []
-    bind(rule, _Numbers(numbers), dtypes[0], attrs)
+    numbers = _Numbers(None)
+    bind(rule, numbers, dtypes[0], attrs)
+    if not numbers.values:
+        raise NotTraceable(f"the numbers of {rule.name}, which has no formula")
     # Numbers that switch something off make another formula, all others the same one.
     kinds = tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs.items()])
     for begin in range(0, len(groups), MAX_PARAMETERS):
         part = groups[begin : begin + MAX_PARAMETERS]
         sizes = [arrays[0].size for arrays in part]
-        kernel, places = _kernel(rule, dtypes, kinds, len(part), index_type(sizes))
+        kernel = _kernel(rule, dtypes, kinds, len(part), index_type(sizes))
         arrays = [array for arrays in part for array in arrays]
-        kernel(xp, max(sizes), *arrays, *sizes, *[numbers[i] for i in places], rows=len(part))
+        kernel(xp, max(sizes), *arrays, *sizes, *numbers.values, rows=len(part))
 
 
 class _Numbers(Names):
-    """The array module that lists the numbers of a step, and gives a parameter for each."""
+    """The array module for a step: each number is a parameter of the kernel: p0, p1, ..."""
 
-    def __init__(self, numbers: list[float]):
-        self.numbers = numbers
+    def __init__(self, body: Body | None):
+        self.body = body
+        self.values: list[float] = []
+        self.types: list[str] = []
 
-    def number(self, value: Any, dtype: np.dtype) -> Parameter:
-        parameter = Parameter(value)
-        parameter.place = len(self.numbers)
-        self.numbers.append(value)
-        return parameter
+    def number(self, value: Any, dtype: np.dtype) -> Proxy:
+        self.values.append(value)
+        self.types.append(c_type(dtype))
+        return Proxy(self, f"p{len(self.values) - 1}", dtype, self.body)
 
 
 @lru_cache(maxsize=256)
 def _kernel(
     rule: Op, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...], count: int,
     index: str,
-) -> tuple[Kernel, list[int]]:  # fmt: skip
+) -> Kernel:  # fmt: skip
     """The kernel for `count` parameters: its arguments are the arrays of all parameters, their
-    sizes, and numbers; and which numbers of the rule these are."""
+    sizes, and the numbers."""
     body = Body()
     names = [f"x{i}" for i in range(len(dtypes))]
     values = [body.line(load_text(f"{n}[i]", d), d) for n, d in zip(names, dtypes)]
     before = [value.expr for value in values]
-    trace(_Numbers([]), rule.compute, values, dict(attrs), out=values[0])
+    numbers = _Numbers(body)
+    trace(numbers, rule.compute, values, dict(attrs), out=values[0])
     is_written = [value.expr != old for value, old in zip(values, before)]
     kinds = [f"{'' if w else 'const '}{C_TYPES[d.char]}*" for d, w in zip(dtypes, is_written)]
     arrays = list(zip(kinds, names))
     given = [f"{kind} {name}_{r}" for r in range(count) for kind, name in arrays]
     given += [f"const {index} n_{r}" for r in range(count)]
-    given += [f"const {c_type(dtype)} {name}" for name, (dtype, _) in body.parameters.items()]
+    given += [f"const {kind} p{i}" for i, kind in enumerate(numbers.types)]
     stores = [f"{n}[i] = {store_text(v)};" for n, v, w in zip(names, values, is_written) if w]
     title = rule.name.strip("_")
     lines = [
@@ -102,7 +105,7 @@ def _kernel(
         "}",
         "",
     ]
-    return complete(title, "\n".join(lines)), [place for _, place in body.parameters.values()]
+    return complete(title, "\n".join(lines))
 
 
 @run.kernel("cuda")
@@ -110,16 +113,10 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     """Steps that differ only in their arrays are one launch."""
     alike: dict[Any, list[int]] = {}
     for i, ((rule, attrs), arrays) in enumerate(zip(steps, groups, strict=True)):
-        what = tuple(attrs.items()) if _is_plain(attrs, arrays) else i
-        alike.setdefault((rule, tuple(a.dtype for a in arrays), what), []).append(i)
+        key = rule, tuple(a.dtype for a in arrays), tuple(attrs.items())
+        alike.setdefault(key, []).append(i)
     for members in alike.values():
-        outside(partial(_update, xp, steps, members, [groups[i] for i in members]))
-
-
-def _is_plain(attrs: dict[str, Any], arrays: Sequence[Any]) -> bool:
-    """True if the arrays are in C order and no number is an array."""
-    ordered = all([a.flags.c_contiguous for a in arrays])
-    return ordered and all([isinstance(v, (int, float)) for v in attrs.values()])
+        outside(xp, partial(_update, xp, steps, members, [groups[i] for i in members]))
 
 
 def _update(
@@ -129,9 +126,8 @@ def _update(
     rule, attrs = steps[members[0]]
     if any([steps[i] != (rule, attrs) for i in members]):
         raise NotRecorded("steps that were equal differ")
-    if _is_plain(attrs, groups[0]):
-        with suppress(NotTraceable):
-            return update(xp, rule, attrs, groups)
+    with suppress(NotTraceable):
+        return update(xp, rule, attrs, groups)
     for weight, *others in groups:
         bind(rule, xp, weight.dtype, attrs)(weight, *others, weight)
     return None

@@ -10,8 +10,8 @@ Images have one to three axes (missing ones are of size 1), and for each axis of
 
     D, H, W     image        K   kernel        S   stride        L   dilation        P   padding
 
-there are O windows. A plane is one channel of one image. Arrays are in order (C-contiguous), all of
-one dtype; float16 is added up in float32.
+there are O windows. A plane is one channel of one image. Arrays are of one dtype, and inputs are
+copied where they are not in order (C-contiguous); float16 is added up in float32.
 
 A maximum's gradient goes to the first place of its window that holds the largest value: the thread
 of a pixel checks, in every window that contains the pixel, whether the pixel is that place.
@@ -95,13 +95,15 @@ __device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index 
     return o < O && distance <= (unsigned) ((K - 1) * L) && distance % (unsigned) L == 0;
 }
 """
-_FIELDS = {"": "size", "K": "kernel", "S": "stride", "L": "dilate", "P": "pad", "O": "out"}
+#: The letters of the fields of `ops.windows.Geometry`.
+_LETTERS = ("", "K", "S", "L", "P", "O")
 
 
 class WindowKernel:
     """A kernel over windows: `kernel(xp, n, arrays, geometry, *numbers, **constants)` launches it
-    for n outputs or pixels. `arrays` are its parameters, and `numbers`, behind n; `begin`, `each`
-    tap or window, and `end` say what a thread computes; `functions` stand before the kernel."""
+    for n outputs or pixels. `arrays` are its parameters, the last is the output, which is in
+    order; and `numbers`, behind n. `begin`, `each` tap or window, and `end` say what a thread
+    computes; `functions` stand before the kernel."""
 
     def __init__(
         self, name: str, walk: _Walk, arrays: str, begin: str, each: str, end: str = "",
@@ -132,7 +134,7 @@ extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
         axis."""
         sizes = [n, *(a.size for a in arrays)]
         kernel = self.typed(arrays[0].dtype, *sizes, **constants_of(geometry), **constants)
-        kernel(xp, n, *arrays, n, *numbers)
+        kernel(xp, n, *map(xp.ascontiguousarray, arrays[:-1]), arrays[-1], n, *numbers)
 
 
 def constants_of(geometry: Any) -> dict[str, int]:
@@ -144,9 +146,8 @@ def constants_of(geometry: Any) -> dict[str, int]:
     [1, 7, 6, 1, 3, 2, 1, 5, 5]
     """
     found = {}
-    for letter, field in _FIELDS.items():
-        sizes = getattr(geometry, field)
-        sizes = (int(field != "pad"),) * (3 - len(sizes)) + tuple(sizes)
+    for letter, sizes in zip(_LETTERS, geometry):
+        sizes = (int(letter != "P"),) * (3 - len(sizes)) + sizes
         found.update({letter + axis: size for axis, size in zip("DHW", sizes)})
     return found
 
@@ -174,22 +175,21 @@ _COL2IM = WindowKernel(
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
     """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns
     are (C * taps, N, places). Any dtype."""
-    N, C = image.shape[:2]
-    n = N * C * prod(geometry.out)
-    _IM2COL(xp, n, [image, columns], geometry, *_strides(columns, side_by_side), C=C)
+    (N, C), strides = image.shape[:2], _strides(columns)
+    if side_by_side:
+        strides.reverse()
+    _IM2COL(xp, N * C * prod(geometry.out), [image, columns], geometry, *strides, C=C)
 
 
-def col2im(xp: Any, columns: Any, image: Any, geometry: Any, side_by_side: bool = False) -> None:
+def col2im(xp: Any, columns: Any, image: Any, geometry: Any) -> None:
     """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
     it."""
-    strides = _strides(columns, side_by_side)
-    _COL2IM(xp, image.size, [columns, image], geometry, *strides, C=image.shape[1])
+    _COL2IM(xp, image.size, [columns, image], geometry, *_strides(columns), C=image.shape[1])
 
 
-def _strides(columns: Any, side_by_side: bool) -> tuple[int, int]:
-    """How far apart the columns of two images are, and two rows of an image."""
-    _, second, places = columns.shape
-    return (places, second * places) if side_by_side else (second * places, places)
+def _strides(columns: Any) -> list[int]:
+    """How far apart the columns of two images are, and two rows of columns."""
+    return [stride // columns.dtype.itemsize for stride in columns.strides[:2]]
 
 
 # -- pooling --------------------------------------------------------------------------------------
@@ -256,18 +256,18 @@ __device__ inline Index first_place(
 def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
     # A window outside the image has the lowest number.
     start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
-    _REDUCE(xp, y.size, [xp.ascontiguousarray(x), y], pool, start, KIND=kind)
+    _REDUCE(xp, y.size, [x, y], pool, start, KIND=kind)
 
 
 @ops.pooling_spread.kernel("cuda")
 def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
     dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
-    _SPREAD(xp, dx.size, [xp.ascontiguousarray(g), dx], pool, KIND=kind)
+    _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
     return dx
 
 
 @ops.max_pooling_backward.kernel("cuda")
 def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    _GIVE(xp, dx.size, [*map(xp.ascontiguousarray, (g, data, y)), dx], pool)
+    _GIVE(xp, dx.size, [g, data, y, dx], pool)
     return dx

@@ -110,8 +110,8 @@ def test_a_cupy_that_is_broken_is_not_called_missing(monkeypatch, error, words):
     with module.using(None):
         monkeypatch.setattr(module, "_found", None)
         monkeypatch.setattr(module.importlib, "import_module", fail)
-        assert module.count() == 0
-        assert f"CuPy is installed, but {words}" in module.missing()
+        assert module.look().gpus == 0
+        assert f"CuPy is installed, but {words}" in module.look().missing
         monkeypatch.undo()
 
 

@@ -395,9 +395,10 @@ def test_columns_and_back(case, dtype):
         windows.im2col(cupy, cupy.asarray(image), columns, geo, side_by_side)
         there = columns.get().swapaxes(0, 1) if side_by_side else columns.get()
         same(there, want)
-        back = cupy.empty(image.shape, dtype)
-        windows.col2im(cupy, columns, back, geo, side_by_side)
-        same(back.get(), added)
+        if not side_by_side:
+            back = cupy.empty(image.shape, dtype)
+            windows.col2im(cupy, columns, back, geo)
+            same(back.get(), added)
 
 
 @pytest.mark.law
@@ -587,7 +588,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
             kind = dtype if k < 2 else "float32"
             data.append(rng.uniform(0.1, 0.2, i % 5 + 1).astype(kind))
     there = [cupy.asarray(a) for a in data]
-    texts = len(formulas._kernels)
+    texts = formulas.complete.cache_info().misses
     for factor in (1.0, 0.5):
         for xp, arrays in ((np, data), (cupy, there)):
             now = [s._replace(attrs=_scaled(s.attrs, factor)) for s in steps]
@@ -597,7 +598,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
                 run_quietly(um.run, xp, now, groups)
     for a, b in zip(data, there, strict=True):
         same(b.get(), a, 2e-3 if mixed else 2e-5)
-    assert len(formulas._kernels) - texts <= 4  # with decay and without
+    assert formulas.complete.cache_info().misses - texts <= 4  # with decay and without
 
 
 def _scaled(attrs: dict[str, Any], factor: float) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gpu_kinds import fake_gpus
 
 from d2lmini import engine, gpu, nd
 from d2lmini.cuda import module, products
+from d2lmini.cuda.kernels.formulas import operand_of
 
 LAYOUTS = ["plain", "transposed", "columns", "every second", "reversed", "repeated"]
 
@@ -41,9 +42,7 @@ def computed(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray,
     if out.strides[-2] < out.strides[-1]:
         found = computed(*(x.swapaxes(-2, -1) for x in (b, a, out)))
         return found[0].swapaxes(-2, -1), found[1]
-    found = products.plan(
-        (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), out.itemsize
-    )
+    found = products.plan(*map(operand_of, (a, b, out)))
     if any(found.copies):
         a, b, out = (x.copy() if copied else x for x, copied in zip((a, b, out), found.copies))
         return computed(a, b, out)[0], found
@@ -197,9 +196,7 @@ def test_arguments_arrive_in_c_as_cublas_declares_them(tmp_path, monkeypatch):
 
     def product(lane: Space, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         out = np.zeros((*a.shape[:-1], b.shape[-1]), a.dtype)
-        found = products.plan(
-            (a.shape, a.strides), (b.shape, b.strides), (out.shape, out.strides), a.itemsize
-        )
+        found = products.plan(*map(operand_of, (a, b, out)))
         x, y, z = (Space(ptr=v.ctypes.data) for v in (a, b, out))
         for call in found.calls:
             library.prepare(lane, call, out.dtype)(x, y, z)
@@ -218,7 +215,7 @@ def test_arguments_arrive_in_c_as_cublas_declares_them(tmp_path, monkeypatch):
     product(second, a, b)
     assert library._handles[second][0] is handle, "the handle of a lane that is gone"
     assert not any(statuses)
-    monkeypatch.setattr(module, "_tf32", False)
+    monkeypatch.setattr(module, "tf32", False)
     for allowed, number in ((False, 68), (True, 77)):
         module.allow_tf32(allowed)
         product(second, a[0].astype("float32"), b.astype("float32"))
