@@ -37,6 +37,7 @@ from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import foreign
+from d2lmini.profiler.earlier_file import convert
 from d2lmini.profiler.evidence import CpuTime, Pause, Span
 from d2lmini.profiler.memory import ROLES
 from d2lmini.profiler.records import Change, Copy, Notice, Operation, SplitRecord, Wait
@@ -57,6 +58,9 @@ TABLES: dict[str, tuple[Any, Callable[[Trace], Any]]] = {
     "cpu": (CpuTime, lambda trace: trace.cpu.times),
     "split": (SplitRecord, lambda trace: trace.shared),
 }
+
+#: Tables of which the trace has a dictionary.
+BY_NUMBER = ("cpu", "split")
 
 #: The process of the program's threads, for viewers.
 PROGRAM = "program"
@@ -132,19 +136,20 @@ KINDS = {
 }
 
 
-def _fields_of(record: Any) -> dict[str, str]:
-    """The fields of a class of records with their types. The number of an operation is its place in
-    the table; its footprint is there as two numbers.
+@cache
+def fields_of(table: str) -> dict[str, str]:
+    """The columns of a table with their types: the fields of its class of records. The number of an
+    operation is its place in the table; its footprint is there as two numbers.
 
-    >>> _fields_of(Copy)
+    >>> fields_of("copies")
     {'when_ns': 'int', 'nbytes': 'int', 'site': 'Site | None'}
     """
-    types = record.__annotations__  # as text, or as the text in a ForwardRef
+    types = TABLES[table][0].__annotations__  # as text, or as the text in a ForwardRef
     fields = {name: getattr(kind, "__forward_arg__", kind) for name, kind in types.items()}
-    if record is Operation:
+    if table == "operations":
         del fields["number"], fields["footprint"]
         fields |= {"flops": "float", "nbytes": "float"}
-    return fields
+    return {"number": "int", **fields} if table in BY_NUMBER else fields
 
 
 # -- writing ---------------------------------------------------------------------------------------
@@ -156,12 +161,12 @@ def save(trace: Trace, path: str | os.PathLike[str]) -> None:
     of_site = Kind(any, lambda site: -1 if site is None else sites.setdefault(site, len(sites)))
     kinds = KINDS | {"Site | None": of_site}
     records: dict[str, Any] = {}
-    for name, (record, held_by) in TABLES.items():
-        held = held_by(trace)
-        columns = records[name] = {"number": list(held)} if isinstance(held, dict) else {}
-        rows = list(held.values() if isinstance(held, dict) else held)
-        for field, kind in _fields_of(record).items():
-            column: Iterable[Any] = (getattr(row, field) for row in rows)
+    for name, (_, held_by) in TABLES.items():
+        held, columns = held_by(trace), records.setdefault(name, {})
+        rows = list(held.values() if name in BY_NUMBER else held)
+        for field, kind in fields_of(name).items():
+            in_order = field == "number"  # of the keys, not of the rows
+            column: Iterable[Any] = held if in_order else (getattr(row, field) for row in rows)
             change = kinds[kind].save
             columns[field] = list(column if change is None else map(change, column))
     codes: dict[Any, int] = {}
@@ -231,9 +236,9 @@ def load(path: str | os.PathLike[str], trace: Trace) -> Trace:
     tree = _read_json(file)
     facts = tree.get("otherData")
     own = isinstance(facts, dict) and facts.get("producer") == "d2lmini"
-    if own and "records" not in tree:
-        raise MXNetError(f"{file}: an earlier version of d2lmini saved it; record the run again")
     try:
+        if own and "records" not in tree:
+            tree = convert(tree, {table: fields_of(table) for table in TABLES})
         return _read_own(tree, trace) if own else foreign.read(file, tree, trace)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         what = problem if isinstance(problem, ValueError) else f"{type(problem).__name__} {problem}"
@@ -279,12 +284,10 @@ def _read_own(tree: dict[str, Any], trace: Trace) -> Trace:
     most["pieces"] = _MANY
     cost_of = cache(RecordedCost)
     for name, (record, held_by) in TABLES.items():
-        held, fields = held_by(trace), _fields_of(record)
-        if isinstance(held, dict):
-            fields = {"number": "int", **fields}
+        held, fields = held_by(trace), fields_of(name)
         rows = _rows_of(name, fields, tables[name], kinds, most)
         for number, values in enumerate(rows, start=1):
-            if isinstance(held, dict):
+            if name in BY_NUMBER:
                 held[values[0]] = record(*values[1:])
             elif record is Operation:
                 *others, flops, nbytes = values
