@@ -186,8 +186,9 @@ def _weight(part: Part) -> tuple[float, float]:
 
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
-    """See the module. cores: of the recording machine; None: those of this process."""
-    blame = IdleAttribution(trace, cores or count_cores())
+    """The wall time as a sum of parts by cause; see `profiler.account`. `cores` of the machine, by
+    default those of the recording process."""
+    blame = IdleAttribution(trace, cores or trace.cores or count_cores())
     lines: dict[str, dict[str, float]] = {cause: defaultdict(float) for cause in CAUSES}
     describe = cache(_describe)
     for cause, place, ns in blame.parts():

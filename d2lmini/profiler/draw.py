@@ -91,10 +91,15 @@ def names_of(rows: Rows) -> list[str]:
 
 
 def timeline_of(
-    trace: Trace, title: str, length_s: float | None, label: Callable[[Operation], str],
-    accent: Callable[[Operation], bool],
-) -> Picture:  # fmt: skip
-    """See `Trace.timeline`."""
+    trace: Trace,
+    title: str = "",
+    length_s: float | None = None,
+    label: Callable[[Operation], str] = lambda operation: str(operation.number),
+    accent: Callable[[Operation], bool] = lambda operation: False,
+) -> Picture:
+    """The timeline: a row for each worker of each place, with the waits of the program on top.
+    `label` gives the text of a bar, where it fits, `accent` selects bars in another colour,
+    `length_s` is the length of the axis. ValueError if nothing ran."""
     rows = rows_of(trace.operations)
     if not rows:
         raise ValueError("timeline: no operation ran while it was recorded")

@@ -551,7 +551,8 @@ class ScheduleBounds(NamedTuple):
 
 
 def bounds_of(trace: Trace) -> ScheduleBounds:
-    """The bounds of a trace; ValueError if no operation ran."""
+    """How short the run could have been: work over workers, the longest chain, the links, and
+    Graham's bound; prints as a sentence. ValueError if nothing ran."""
     operations = trace.operations
     if not any(operation.ran for operation in operations):
         raise ValueError("bounds: no operation ran while it was recorded")

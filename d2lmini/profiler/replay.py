@@ -189,14 +189,25 @@ class Recording:
         return tasks
 
 
-def replay(
+def replay_of(
     trace: Trace,
     workers: int | Mapping[str, int] | None = None,
     devices: int | None = None,
     link_gb_s: float | None = None,
     without_wait_at: Any = None,
 ) -> Trace:
-    """The predicted trace; see `Trace.replay` for the arguments."""
+    """What if? Predict the trace of the program under changed conditions; its `recorded` is this
+    trace, its `prediction` the duration: for other workers or devices a band, of which the trace
+    shows one run. Without arguments the recorded run is predicted.
+
+    workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
+    devices          number of GPUs, at most as many as recorded; the i-th becomes gpu(i % devices)
+    link_gb_s        GB/s of each link in each direction
+    without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the ledger,
+                     or the operation that a wait is for; or several of these
+
+    MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
+    describes the method and its limits."""
     for name, value in ("workers", workers), ("devices", devices), ("link_gb_s", link_gb_s):
         if value is not None:
             trace.refuse(f"replay({name}=)")

@@ -155,8 +155,10 @@ def fields_of(table: str) -> dict[str, str]:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def save(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace to a file, compressed if its name ends in .gz."""
+def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name ends
+    in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace without
+    `recorded`. OSError if the system refuses."""
     sites: dict[Site, int] = {}
     of_site = Kind(any, lambda site: -1 if site is None else sites.setdefault(site, len(sites)))
     kinds = KINDS | {"Site | None": of_site}
@@ -230,7 +232,7 @@ def _events(trace: Trace) -> list[dict[str, Any]]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str], trace: Trace) -> Trace:
+def read_trace(path: str | os.PathLike[str], trace: Trace) -> Trace:
     """See `tracing.load`; `trace` is an empty one, which is filled."""
     file = foreign.find_file(path)
     tree = _read_json(file)

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -237,14 +237,21 @@ class WaitList(list[Wait]):
     def catch_up(self) -> None:
         """Make records of the values appended since."""
         with self._lock:
-            for _ in range(len(self.pending)):
-                self.append(self._wait(*self.pending.popleft()))
+            if self.pending:
+                writes: dict[int, list[int]] = defaultdict(list)
+                for operation in self._trace.operations:
+                    for serial in operation.writes:
+                        writes[serial].append(operation.number)
+                while self.pending:
+                    self.append(self._wait(writes, *self.pending.popleft()))
 
     def _wait(
-        self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
-        recording: bool, thread: str, begin_ns: int, end_ns: int, pushed_at_end: int,
+        self, writes: dict[int, list[int]], kind: str, target: int | None, site: Site | None,
+        call: CodeType | None, recording: bool, thread: str, begin_ns: int, end_ns: int,
+        pushed_at_end: int,
     ) -> Wait:  # fmt: skip
-        """A hook's values as a record; the awaited operation is determined at the end."""
+        """A hook's values as a record; it was for the last earlier operation that `writes` the
+        Var."""
         operations = self._trace.operations
         # Of operations at the very same time, as on a virtual clock, none came after the end.
         pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=_pushed_ns)
@@ -253,7 +260,10 @@ class WaitList(list[Wait]):
             pushed -= 1
         name = callsite.name_of(call)
         instead = why_hidden(kind, name, recording)
-        return Wait(kind, target, -1, pushed, site, thread, begin_ns, end_ns, name, instead)
+        numbers = writes[target] if target is not None else []
+        k = bisect_right(numbers, pushed)
+        awaited = numbers[k - 1] if k else 0
+        return Wait(kind, target, awaited, pushed, site, thread, begin_ns, end_ns, name, instead)
 
 
 def _is_pushed_inside(operation: Operation, begin_ns: int) -> bool:
