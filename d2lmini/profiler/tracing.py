@@ -45,7 +45,7 @@ from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
 from d2lmini.profiler.account import account_of
 from d2lmini.profiler.draw import bundle, graph_of, timeline_of
-from d2lmini.profiler.event_graph import CriticalPath, EventGraph, Explanation, bounds_of
+from d2lmini.profiler.event_graph import CriticalPath, EventGraph, bounds_of, explain_pair
 from d2lmini.profiler.evidence import LONG_US, CpuTimes, OffCpu
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.records import (
@@ -328,6 +328,7 @@ class Trace(Recorder):
     summary = summary_of
     timeline, graph = timeline_of, graph_of
     account, bounds, replay = account_of, bounds_of, replay_of
+    explain = explain_pair
     save = save_trace
 
     def off_cpu(self) -> dict[int, OffCpu]:
@@ -338,12 +339,6 @@ class Trace(Recorder):
     def critical_path(self) -> CriticalPath:
         """The longest chain of operations, pushes and waits; prints as a table."""
         return CriticalPath(self)
-
-    def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
-        """Why two operations, or those of these numbers, can never overlap: the chain of reads,
-        writes and lines that forbids it in every legal schedule; prints as text. IndexError for an
-        unknown number, ValueError if `a` is `b`."""
-        return self.events.explain(a, b)
 
     def refuse(self, question: str) -> None:
         """MXNetError with the reason if the trace lacks what the question needs."""
