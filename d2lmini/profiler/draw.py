@@ -28,7 +28,6 @@ reads or wrote. Boxes without a path of arrows between them are unordered.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from textwrap import wrap
@@ -90,6 +89,19 @@ def names_of(rows: Rows) -> list[str]:
     return names
 
 
+def lanes_of(
+    rows: Rows,
+    waits: Iterable[Wait],
+    accent: Callable[[Operation], bool] = lambda operation: False,
+) -> list[tuple[str, list[Span]]]:
+    """The lanes of a timeline: the program's waits, if there are any, and the rows."""
+    lanes = [("front end", [span_of(wait) for wait in waits])]
+    for name, row in zip(names_of(rows), rows.values()):
+        spans = [("accent", *span_of(x)[1:]) if accent(x) else span_of(x) for x in row]
+        lanes.append((name, spans))
+    return lanes if lanes[0][1] else lanes[1:]
+
+
 def timeline_of(
     trace: Trace,
     title: str = "",
@@ -103,17 +115,13 @@ def timeline_of(
     rows = rows_of(trace.operations)
     if not rows:
         raise ValueError("timeline: no operation ran while it was recorded")
-    lanes = [("front end", [span_of(wait) for wait in trace.waits])] if trace.waits else []
-    first = len(lanes)
-    for name, row in zip(names_of(rows), rows.values()):
-        kinds = ["accent" if accent(operation) else span_of(operation)[0] for operation in row]
-        lanes.append((name, [(kind, *span_of(x)[1:]) for kind, x in zip(kinds, row)]))
+    lanes = lanes_of(rows, trace.waits, accent)
     figure = timeline(lanes, title, length_s, unit="ms").figure
     axes = figure.axes[0]
     axes.set_xlabel("\n".join([axes.get_xlabel(), *wrap(str(trace.bounds()), 100)]), fontsize=8)
     zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
     room_s = axes.get_xlim()[1] / 1e3 / 60  # width of a letter
-    for n, row in enumerate(rows.values(), start=first):
+    for n, row in enumerate(rows.values(), start=len(lanes) - len(rows)):
         for operation in row:
             seconds = operation.run_ns / 1e9
             if seconds > room_s and seconds > room_s * len(word := label(operation)):
@@ -135,9 +143,7 @@ def bundle(trace: Trace) -> Any:
     if not any(operation.ran for operation in trace.operations):
         return {"text/plain": "<trace of no operation>"}
     picture = trace.timeline()
-    image, size = picture._repr_png_()
-    data = {"image/png": b64encode(image).decode("ascii"), "text/plain": repr(picture)}
-    return data, {"image/png": size}
+    return picture.bundle(repr(picture))
 
 
 # -- the graph -------------------------------------------------------------------------------------

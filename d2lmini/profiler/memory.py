@@ -100,10 +100,7 @@ class LineAllocation:
     nbytes: int = 0
     arrays: int = 0
 
-    @property
-    def where(self) -> str:
-        """ "train.py:12: y = net(X)" """
-        return callsite.describe(self.site)
+    where = callsite.where
 
 
 @dataclass(slots=True)

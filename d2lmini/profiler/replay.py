@@ -44,11 +44,11 @@ from typing import TYPE_CHECKING, Any
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
+from d2lmini.profiler.contention import Bands
 from d2lmini.profiler.event_graph import PAUSE, recorded_threads
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.contention import Bands
     from d2lmini.profiler.event_graph import ThreadEvent
     from d2lmini.profiler.tracing import Trace
 
@@ -133,8 +133,6 @@ class Recording:
 
     @cached_property
     def _bands(self) -> Bands:
-        from d2lmini.profiler.contention import Bands
-
         return Bands(self)
 
     def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:

@@ -124,10 +124,7 @@ class LintFinding:
     instead: str
     times: int = 0
 
-    @property
-    def where(self) -> str:
-        """ "train.py:12: if loss < 1:" """
-        return callsite.describe(self.site)
+    where = callsite.where
 
     def __str__(self) -> str:
         why = f"waits for {self.awaited}. Instead: {self.instead}"
@@ -314,10 +311,7 @@ class Row:
         """True if the line does not say that it waits."""
         return self.instead is not None
 
-    @property
-    def where(self) -> str:
-        """The line, as in "train.py:12: s += float(l)", or "an unknown line"."""
-        return callsite.describe(self.site)
+    where = callsite.where
 
 
 class Ledger(list[Row]):
@@ -361,7 +355,15 @@ def ledger_of(trace: Trace) -> Ledger:
     """Sum up the waits of a trace by line and kind."""
     rows: dict[Any, Row] = {}  # by line and kind
     examples: dict[tuple[str, Site | None], Operation] = {}
-    held, graph = _find_held(trace), trace.events
+    graph = trace.events
+    held: dict[int, list[int]] = {}  # of each wait: what its thread issued next, up to the next
+    for events in graph.threads.values():
+        numbers: list[int] = []
+        for event in events:
+            if event.wait is not None:
+                numbers = held[event.at] = []
+            else:
+                numbers.append(event.pushed)
     lines = {site: callsite.same_line(site) for site in {wait.site for wait in trace.waits}}
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
@@ -382,19 +384,6 @@ def ledger_of(trace: Trace) -> Ledger:
         if numbers and row.held_first is None:
             row.held_first = trace[numbers[0]]
     return Ledger(rows.values(), trace.seconds)
-
-
-def _find_held(trace: Trace) -> dict[int, list[int]]:
-    """For each wait, by position: the operations its thread issued next, up to its next wait."""
-    held: dict[int, list[int]] = {}
-    for events in trace.events.threads.values():
-        numbers: list[int] = []
-        for event in events:
-            if event.wait is not None:
-                numbers = held[event.at] = []
-            else:
-                numbers.append(event.pushed)
-    return held
 
 
 def _could_run(trace: Trace, number: int, wait: Wait, done_ns: int) -> bool:

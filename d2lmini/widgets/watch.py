@@ -60,7 +60,7 @@ from d2lmini.draw.timeline import timeline
 from d2lmini.engine.core import Task
 from d2lmini.engine.order import Before, Ordering
 from d2lmini.ops.fluent import shown_name
-from d2lmini.profiler.draw import Rows, in_order, names_of, rows_of, span_of
+from d2lmini.profiler.draw import Rows, in_order, lanes_of, names_of, rows_of
 from d2lmini.profiler.records import Operation, Recorder, Wait
 from d2lmini.profiler.tracing import CLOSING
 from d2lmini.widgets.base import Message, Widget
@@ -284,11 +284,8 @@ class Watch(Widget):
         if not rows:
             return None
         begin_ns = min(row[0].began_ns for row in rows.values())
-        waits = [span_of(wait) for wait in list(self._recent.waits) if wait.end_ns > begin_ns]
-        lanes = [("front end", waits)] if waits else []
-        return timeline(
-            [*lanes, *zip(names_of(rows), (map(span_of, row) for row in rows.values()))], unit="ms"
-        )
+        waits = [wait for wait in list(self._recent.waits) if wait.end_ns > begin_ns]
+        return timeline(lanes_of(rows, waits), unit="ms")
 
     # -- its life ----------------------------------------------------------------------------------
 
