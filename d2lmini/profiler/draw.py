@@ -34,7 +34,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.draw.picture import Drawing, Picture
-from d2lmini.draw.svg import FILLED, Box, diagram, page, shorten
+from d2lmini.draw.svg import FILLED, Box, diagram, shorten
 from d2lmini.draw.timeline import STYLES, Span, timeline
 from d2lmini.engine.order import drop_implied, edges_of
 from d2lmini.ops.fluent import shown_name
@@ -183,8 +183,6 @@ def graph_of(trace: Trace, lines: bool = True) -> Graph:
             words.append(shorten(operation.line, 44))
         face, _, _ = STYLES[span_of(operation)[0]]
         boxes.append(Box(words, face))
-    edges = edges_of(drop_implied(trace.order))
-    dashed = {edge for edge, value in edges.items() if not value}
-    parts, width, height = diagram(boxes, list(edges), dashed)
+    drawn = diagram(boxes, edges_of(drop_implied(trace.order)))
     text = text_of(trace).replace("\n", "; ")
-    return Graph(page(width, height, parts), f"dependencies of {n} operations: {text}")
+    return Graph(drawn, f"dependencies of {n} operations: {text}")

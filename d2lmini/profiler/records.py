@@ -206,17 +206,13 @@ class Recorder(instrument.Instrument):
 
     def push(self, task: Task) -> None:
         # A task that runs although an input is missing lists its reads only in `shared`.
-        reads = task.reads or task.shared
+        reads, parent = task.reads or task.shared, self._open.get(thread_state.task)
         operation = self._new_record(
-            task.name, task.ctx, reads, task.writes, task.site, task.predicted_us
-        )
-        operation.lane = task.lane
+            task.name, task.ctx, reads, task.writes, task.site, task.predicted_us,
+            task.footprint(), task.lane, task.priority, 0 if parent is None else parent.number,
+        )  # fmt: skip
         operation.worker = ""
-        operation.priority = task.priority
-        operation.footprint = task.footprint()
         operation.ready_ns = operation.began_ns = operation.ended_ns = 0
-        parent = self._open.get(thread_state.task)
-        operation.by = 0 if parent is None else parent.number
         self._open[task] = operation
         operation.pushed_ns = self._clock()
         self._pushed.append(operation)
@@ -225,21 +221,18 @@ class Recorder(instrument.Instrument):
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
-        operation = self._new_record(name, ctx, reads, writes, site, predicted_us)
-        operation.lane = "compute"
+        operation = self._new_record(name, ctx, reads, writes, site, predicted_us, footprint)
         operation.worker = "caller"
-        operation.priority = 0
-        operation.footprint = footprint
         operation.pushed_ns = operation.ready_ns = operation.began_ns = begin_ns
         operation.ended_ns = end_ns
-        operation.by = 0
         self._pushed.append(operation)
 
     def _new_record(
         self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
-        site: Site | None, predicted_us: float,
+        site: Site | None, predicted_us: float, footprint: Any, lane: str = "compute",
+        priority: int = 0, by: int = 0,
     ) -> Any:  # fmt: skip
-        """A record with the fields that do not depend on where the operation runs."""
+        """A record with the fields that do not depend on who runs the operation, and when."""
         operation = _new(self._record)
         self.count = operation.number = self.count + 1
         operation.name = name
@@ -250,6 +243,8 @@ class Recorder(instrument.Instrument):
         operation.reads = tuple(map(serial_of, reads))
         operation.writes = tuple(map(serial_of, writes))
         operation.failure = None
+        operation.footprint, operation.lane = footprint, lane
+        operation.priority, operation.by = priority, by
         return operation
 
     def ready(self, task: Task) -> None:
