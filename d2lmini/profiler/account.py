@@ -196,15 +196,14 @@ def account_of(trace: Trace, cores: int | None = None) -> Account:
             lines[cause][describe(place)] += ns
     wall_ns = trace.end_ns - trace.begin_ns
     recording = Recording(trace)
-    recorded_ns = recording.simulate(recording.recorded).ended
     parts = {}
     for cause, by_line in lines.items():
         ns, saves = sum(by_line.values()), Prediction(0.0, 0.0)
         if cause in _ADVICE and (ns > 0 or trace.engine_kind == "stepped"):
             changed = without(cause, recording.recorded, blame)
-            saves = recording.foresee(changed)[1].less_than(recorded_ns)
+            saves = recording.foresee(changed)[1].less_than(recording.again_ns)
         largest = tuple(sorted(by_line.items(), key=lambda line: -line[1])[:3])
-        parts[cause] = Part(cause, ns, largest, saves, abs(recorded_ns - wall_ns), wall_ns)
+        parts[cause] = Part(cause, ns, largest, saves, abs(recording.again_ns - wall_ns), wall_ns)
     return Account(wall_ns, parts)
 
 

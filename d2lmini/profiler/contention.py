@@ -81,8 +81,7 @@ class Bands:
         self._known = self._find_known(trace)
         self._computes = [known.computes for known in self._known]
         self._length = max(1, trace.end_ns - trace.begin_ns)
-        again = recording.simulate(recording.recorded).ended
-        self._error = max(_ERROR, abs(again / self._length - 1))
+        self._error = max(_ERROR, abs(recording.again_ns / self._length - 1))
 
     def foresee(self, conditions: Conditions) -> tuple[Simulation, float, float]:
         """The predicted run, and the band within which it lies: its low and its high end."""

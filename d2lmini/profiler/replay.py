@@ -132,6 +132,11 @@ class Recording:
         self._steps: dict[Any, dict[str, list[ProgramStep]]] = {}
 
     @cached_property
+    def again_ns(self) -> float:
+        """The duration of the recorded run in the replay: how good the replay is."""
+        return self.simulate(self.recorded).ended
+
+    @cached_property
     def _bands(self) -> Bands:
         return Bands(self)
 
