@@ -71,7 +71,7 @@ def convert(tree: dict[str, Any], tables: Mapping[str, Mapping[str, str]]) -> di
             if "cpu" in args:  # some files tell waits for Python's lock apart, or of no sleep
                 ns, delayed_ns, pushed, *asleep = args["cpu"]
                 known = pushed and delayed_ns is not None
-                blocked_ns = (sum(asleep) if asleep else _ALL_NS) if known else 0
+                blocked_ns = sum(asleep or [_ALL_NS]) if known else 0
                 rows["cpu"].append([number, ns, delayed_ns, pushed, blocked_ns])
             if "split" in args:
                 rows["split"].append([number, *args["split"]])
@@ -87,15 +87,15 @@ def convert(tree: dict[str, Any], tables: Mapping[str, Mapping[str, str]]) -> di
     def column(name: str) -> Iterator[Any]:
         return (value for chunk in tree["memoryChanges"] for value in chunk[name])
 
-    when, serials, live, cached = map(accumulate, map(column, ("when", "serial", "live", "cached")))
+    when, serials, live = map(accumulate, map(column, ("when", "serial", "live")))
     operations = column("operation")
     for chunk in tree["memoryChanges"]:
         changes = zip(chunk["context"], chunk["bytes"], when, serials)
         for i, (context, nbytes, when_ns, serial) in enumerate(changes):
-            maker, *pool = (next(of, 0) if nbytes > 0 else 0 for of in (operations, live, cached))
+            maker, after = (next(of, 0) if nbytes > 0 else 0 for of in (operations, live))
             site = site_of(2, *chunk["sites"].get(str(i), (None, "")))
             ctx = chunk["contexts"][context]
-            rows["memory"].append([when_ns, ctx, nbytes, maker, serial, site, *pool])
+            rows["memory"].append([when_ns, ctx, nbytes, maker, serial, site, after])
     if unknown:
         missing = " and ".join(sorted(unknown))
         callsite.warn(f"an earlier version saved this trace, and it does not say {missing}")

@@ -30,7 +30,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import accumulate, count
+from itertools import count
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -40,6 +40,7 @@ from d2lmini.base import MXNetError
 from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import cpu, gpu
 from d2lmini.engine.operation import RecordedCost
+from d2lmini.profiler.evidence import Intervals
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.waits import HIDDEN
 
@@ -362,7 +363,9 @@ class _Reader:
         trace.left_ns = max([*ends, *(slice.end_ns for slice in self.active)])
         trace.end_ns = max(trace.left_ns, *(operation.ended_ns for operation in trace.operations))
         for place in dict.fromkeys(operation.place for operation in trace.operations):
-            trace.workers[place] = _most_at_once(x for x in trace.operations if x.place == place)
+            ran = (x for x in trace.operations if x.place == place and x.run_ns)
+            at_once = Intervals((x.began_ns, x.ended_ns, 1.0) for x in ran).rates
+            trace.workers[place] = int(max(at_once, default=1))
         trace.cores = trace.workers.get("cpu", 1)
         return trace
 
@@ -384,13 +387,6 @@ class _Reader:
             kind, target, number, pushed, self.lines.site(call), self.thread_name(slice),
             slice.begin_ns, slice.end_ns, kind, HIDDEN.get(kind),
         )  # fmt: skip
-
-
-def _most_at_once(operations: Iterable[Operation]) -> int:
-    """The largest number of operations that ran at the same time."""
-    ran = [operation for operation in operations if operation.run_ns]
-    steps = [(x.began_ns, 1) for x in ran] + [(x.ended_ns, -1) for x in ran]
-    return max(accumulate((step for _, step in sorted(steps))), default=1)
 
 
 # -- PyTorch ---------------------------------------------------------------------------------------

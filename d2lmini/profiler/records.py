@@ -93,7 +93,7 @@ class Change(NamedTuple):
     operation  number of the operation that ran on the allocating thread; 0 if none did
     serial     serial number of the memory's Var; 0: a Var that no trace has seen
     site       the allocating line, if no operation writes the Var first; else None
-    live, cached    for allocations: the pool's figures after it, in bytes
+    live       for allocations: the bytes of the pool's arrays after it
     """
 
     when_ns: int
@@ -103,7 +103,6 @@ class Change(NamedTuple):
     serial: int = 0
     site: Site | None = None
     live: int = 0
-    cached: int = 0
 
 
 class Notice(NamedTuple):

@@ -234,7 +234,6 @@ def replay_of(
     predicted.prediction = prediction
     predicted.operations = new
     predicted.workers = lanes
-    predicted.blas_threads = trace.blas_threads
     predicted.begin_ns = trace.begin_ns
     predicted.left_ns = trace.begin_ns + run.left
     predicted.end_ns = trace.begin_ns + run.ended

@@ -93,7 +93,7 @@ def _values(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
 #: Attributes of a trace in "otherData", with tests of their values.
 FACTS: dict[str, Callable[[Any], bool]] = {
     "begin_ns": is_integer, "left_ns": is_integer, "end_ns": is_integer, "thread": _is_text,
-    "engine_kind": _is_text, "cores": _is_count, "blas_threads": _is_count,
+    "engine_kind": _is_text, "cores": _is_count,
     "workers": _values(_is_count), "lacks": _values(_is_text),
     "older": _values(_values(is_integer)),
 }  # fmt: skip

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import engine
 from d2lmini.base import MXNetError, callsite, instrument
 from d2lmini.base.scopes import Scope, Undo
-from d2lmini.device import blas, roles, storage
+from d2lmini.device import roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
 from d2lmini.engine.order import Before, order_of
@@ -83,7 +83,6 @@ class Trace(Recorder):
     begin_ns, end_ns    of the scope, including the final wait for everything
     thread      the thread that profiles
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
-    blas_threads        of a matrix product that BLAS parallelizes itself
     left_ns     the time at which the program reached the scope's end, where it only waits
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
@@ -101,7 +100,7 @@ class Trace(Recorder):
     """
 
     operations: list[Operation]
-    begin_ns = end_ns = left_ns = blas_threads = cores = 0
+    begin_ns = end_ns = left_ns = cores = 0
     thread = engine_kind = ""
     recorded: Trace | None = None
     prediction: Prediction | None = None
@@ -129,7 +128,6 @@ class Trace(Recorder):
     def begin(self) -> None:
         """Record the machine's configuration and start to listen."""
         self.workers = _count_workers()
-        self.blas_threads = blas.threads()
         self.cores = count_cores()
         self.engine_kind = engine.current.kind
         for var, role in roles.known():
@@ -181,9 +179,7 @@ class Trace(Recorder):
         super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
         self.recording.append(modes.recording)
         for var in writes:
-            pool = var.pool
-            made = 0, var.serial, None, pool.live, pool.cached
-            self.memory.add(end_ns, ctx, var.nbytes, *made)
+            self.memory.add(end_ns, ctx, var.nbytes, 0, var.serial, None, var.pool.live)
         if self._timing:
             self.cpu.note(end_ns)
 
@@ -268,8 +264,8 @@ class Trace(Recorder):
         site = None
         if thread_state.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills the array itself
-        pool, made = var.pool, (self._running_number(), serial_of(var), site)
-        self.memory.add(self._clock(), ctx, nbytes, *made, pool.live, pool.cached)
+        made = self._running_number(), serial_of(var), site
+        self.memory.add(self._clock(), ctx, nbytes, *made, var.pool.live)
 
     def free(self, ctx: Any, nbytes: int, serial: int) -> None:
         self.memory.add(self._clock(), ctx, -nbytes, 0, serial)
