@@ -138,17 +138,11 @@ class MemoryDial(Panel):
     def run(self, **values: Any) -> DialRun:
         """Run on this thread, `run(limit=50)` with a limit of 50 MB; print the result."""
         run: DialRun = super().run(**values)
-        print(self.told(run))
+        print(f"{self.words}, with a limit on pending memory of {_mb(run.limit)}")
+        print(f"  pending memory    at most {_mb(run.peak_pending)}")
+        print(f"  memory of arrays  at most {_mb(run.peak_live)}")
+        print(f"  time              {in_time(run.seconds)}")
         return run
-
-    def told(self, run: DialRun) -> str:
-        """A run in words, as printed."""
-        return (
-            f"{self.words}, with a limit on pending memory of {_mb(run.limit)}\n"
-            f"  pending memory    at most {_mb(run.peak_pending)}\n"
-            f"  memory of arrays  at most {_mb(run.peak_live)}\n"
-            f"  time              {in_time(run.seconds)}"
-        )
 
     def _take_peaks(self, run: DialRun) -> None:
         run.peak_pending = max(run.peak_pending, engine.stats().peak_pending_bytes)
