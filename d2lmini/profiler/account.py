@@ -175,9 +175,7 @@ class Account:
             rows += [f"{ns / 1e6:>10.2f} ms  {where}" for where, ns in part.lines]
         return "\n".join(rows)
 
-    def __repr__(self) -> str:
-        first = f", first of all {self.causes[0]}" if self.causes else ""
-        return f"<account of {self.wall_ns / 1e6:.1f} ms{first}>"
+    __repr__ = __str__
 
 
 def _weight(part: Part) -> tuple[float, float]:
@@ -190,7 +188,9 @@ def account_of(trace: Trace, cores: int | None = None) -> Account:
     default those of the recording process."""
     blame = IdleAttribution(trace, cores or trace.cores or count_cores())
     lines: dict[str, dict[str, float]] = {cause: defaultdict(float) for cause in CAUSES}
-    describe = cache(_describe)
+    describe = cache(
+        lambda place: str(place) if isinstance(place, Between) else callsite.describe(place)
+    )
     for cause, place, ns in blame.parts():
         if ns > 0:
             lines[cause][describe(place)] += ns
@@ -235,10 +235,6 @@ class Between(NamedTuple):
 
 Place = Between | Site | None
 Share = tuple[str, Place, float]  # a cause, and so many ns of the wall time
-
-
-def _describe(place: Place) -> str:
-    return str(place) if isinstance(place, Between) else callsite.describe(place)
 
 
 class Segment(NamedTuple):

@@ -514,18 +514,13 @@ class ScheduleBounds(NamedTuple):
         """What no order of the operations beats."""
         return max([self.chain_ns, *self.work_ns.values()])
 
-    @property
-    def reason(self) -> str:
-        """The bound that is the largest, in words."""
-        if self.chain_ns >= self.least_ns:
-            return "the longest chain"
-        place = max(self.work_ns, key=self.work_ns.__getitem__)
-        return f"the work of {place} on all its workers"
-
     def __str__(self) -> str:
+        place = max(self.work_ns, key=self.work_ns.__getitem__)
+        is_chain = self.chain_ns >= self.work_ns[place]
+        reason = "the longest chain" if is_chain else f"the work of {place} on all its workers"
         text = (
             f"{self.wall_ns / 1e6:.2f} ms; no order of these operations takes less than "
-            f"{self.least_ns / 1e6:.2f} ms ({self.reason})"
+            f"{self.least_ns / 1e6:.2f} ms ({reason})"
         )
         if self.greedy_ns is not None:
             text += (

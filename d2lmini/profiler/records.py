@@ -145,19 +145,13 @@ _owners: dict[str, weakref.ref[threading.Thread]] = {}
 _door = forks.guard(threading.RLock())  # reentrant: a finalizer may run while the lock is held
 
 
-class _ThreadName(threading.local):
-    """Per thread: its name, after the first request."""
-
-    name = ""
-
-
-_thread_name = _ThreadName()
+_local = threading.local()  # `name` of the thread, after the first request
 
 
 def this_thread() -> str:
     """The name of the calling thread, unique among the live threads: a second one that the program
     names "loader" becomes "loader (2)"."""
-    return _thread_name.name or _name()
+    return getattr(_local, "name", "") or _name()
 
 
 def _name() -> str:
@@ -168,7 +162,7 @@ def _name() -> str:
             number += 1
             name = f"{thread.name} ({number})"
         _owners[name] = weakref.ref(thread)
-    _thread_name.name = name
+    _local.name = name
     return name
 
 
