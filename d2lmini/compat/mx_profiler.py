@@ -18,7 +18,7 @@ from typing import Any
 
 from d2lmini import engine
 from d2lmini.base import MXNetError, instrument
-from d2lmini.profiler.trace_file import save
+from d2lmini.profiler.trace_file import save_trace
 from d2lmini.profiler.tracing import Trace
 
 #: MXNet's options. Everything is recorded always, and the file is written by `dump` alone: of the
@@ -80,7 +80,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
         raise MXNetError("Profiler hasn't been run. Config and start profiler first")
     if finished:
         set_state("stop")
-    save(_State.trace, str(options["filename"]))
+    save_trace(_State.trace, str(options["filename"]))
 
 
 def dumps(reset: bool = False) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+from base64 import b64encode
 from importlib.util import find_spec
 from math import sqrt
 from typing import Any
@@ -53,6 +54,12 @@ class Picture:
         self.figure.savefig(file, format="png", dpi=200, metadata=TEXTS)
         width, height = self.figure.get_size_inches() * 100
         return file.getvalue(), {"width": int(width), "height": int(height)}
+
+    def bundle(self, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The notebook's output with this text beside the image: data and metadata by MIME type."""
+        image, size = self._repr_png_()
+        data = {"text/plain": text, "image/png": b64encode(image).decode("ascii")}
+        return data, {"image/png": size}
 
     def __repr__(self) -> str:
         return f"<{self.text}>"

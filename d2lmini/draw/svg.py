@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -135,12 +135,10 @@ def _head(x: float, y: float) -> str:
 # -- diagrams --------------------------------------------------------------------------------------
 
 
-def diagram(
-    boxes: Sequence[Box], edges: Sequence[Edge], dashed: Collection[Edge] = ()
-) -> tuple[list[str], float, float]:
-    """Draw boxes with arrows between them: the SVG elements, the width, the height."""
-    scene = arrange([size_of(box) for box in boxes], {e: e not in dashed for e in edges})
-    return scene.draw(boxes), scene.width, scene.height
+def diagram(boxes: Sequence[Box], edges: Mapping[Edge, bool], right: int = 0, low: int = 0) -> str:
+    """The SVG of boxes with arrows between them; there is more room on the right, and below."""
+    scene = arrange([size_of(box) for box in boxes], edges)
+    return page(scene.width + right, scene.height + low, scene.draw(boxes))
 
 
 def size_of(box: Box) -> tuple[float, float]:

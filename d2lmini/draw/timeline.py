@@ -85,6 +85,8 @@ def timeline(
     unit: unit of the axis, "us" or "ms".
     ValueError for a kind without a style, or if no lane has a span.
     """
+    from matplotlib.patches import Patch
+
     rows = [(name, by_kind(spans)) for name, spans in lanes]
     kinds = {kind for _, lane in rows for kind in lane}
     if not kinds:
@@ -95,9 +97,23 @@ def timeline(
 
     begin = min(spans[:, 0].min() for _, lane in rows for spans in lane.values())
     end = max(spans[:, 1].max() for _, lane in rows for spans in lane.values())
+    length_s = length_s or end - begin
+    name, per_s = UNITS[unit]
     figure = figure_of(0.75 + 0.4 * len(rows))
-    axes = figure.add_subplot(title=title, xlabel=UNITS[unit][0])
-    draw_lanes(axes, rows, begin, length_s or end - begin, unit)
+    axes = figure.add_subplot(title=title, xlabel=name)
+    for row, (_, lane) in enumerate(rows):
+        for kind, spans in lane.items():
+            _draw(axes, row, kind, per_s * (spans - begin), per_s * length_s / COLUMNS)
+    axes.set(xlim=(0, per_s * length_s), ylim=(len(rows) - 0.5, -0.5))
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    # What the accent stands for, the text beside the picture says.
+    patches = [
+        Patch(facecolor=face, edgecolor=edge, hatch=hatch, label=kind)
+        for kind, (face, edge, hatch) in STYLES.items() if kind in kinds - {"accent"}
+    ]  # fmt: skip
+    axes.legend(handles=patches, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return Picture(figure, f"timeline of {', '.join(name for name, _ in rows)}")
 
 
@@ -116,34 +132,6 @@ def plot_of(height: float, **labels: str) -> tuple[Any, Any]:
     axes = figure.add_subplot(**labels)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
-
-
-def legend_beside(axes: Any, **options: Any) -> None:
-    """Draw the legend on the right of a plot."""
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, **options)
-
-
-def draw_lanes(axes: Any, rows: Lanes, begin_s: float, length_s: float, unit: str) -> None:
-    """Draw bars and legend of a timeline that begins at `begin_s` on empty axes."""
-    from matplotlib.patches import Patch
-
-    per_s = UNITS[unit][1]
-    for row, (_, lane) in enumerate(rows):
-        for kind, spans in lane.items():
-            _draw(axes, row, kind, per_s * (spans - begin_s), per_s * length_s / COLUMNS)
-    axes.set_xlim(0, per_s * length_s)
-    axes.set_ylim(-0.5, len(rows) - 0.5)
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axes.invert_yaxis()
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    kinds = {kind for _, lane in rows for kind in lane}
-    patches = []
-    # What the accent stands for, the text beside the picture says.
-    for kind in [kind for kind in STYLES if kind in kinds - {"accent"}]:
-        face, edge, hatch = STYLES[kind]
-        patches.append(Patch(facecolor=face, edgecolor=edge, hatch=hatch, label=kind))
-    legend_beside(axes, handles=patches)
 
 
 def by_kind(spans: Iterable[Span]) -> dict[str, np.ndarray]:

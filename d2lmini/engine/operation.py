@@ -146,10 +146,7 @@ class Operation:
         """Predicted bytes read and written."""
         return self.cost.nbytes
 
-    @property
-    def where(self) -> str:
-        """The line that issued it: "train.py:12: y = x + 1"."""
-        return callsite.describe(self.site)
+    where = callsite.where
 
     @property
     def line(self) -> str:

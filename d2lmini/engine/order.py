@@ -103,15 +103,3 @@ def edges_of(after: Iterable[tuple[set[int], set[int]]]) -> dict[Edge, bool]:
         for at, (needs, room) in enumerate(after)
         for number in sorted(needs | room)
     }
-
-
-def ancestors(order: Sequence[Before], number: int) -> set[int]:
-    """All operations that must end before operation `number` starts."""
-    found: set[int] = set()
-    left = [number]
-    while left:
-        needs, room = order[left.pop() - 1]
-        new = {*needs, *room} - found
-        found |= new
-        left += new
-    return found

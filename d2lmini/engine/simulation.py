@@ -88,7 +88,11 @@ class Schedule:
 
     def next(self) -> Step | None:
         """The first of `able`, the default order; None: nothing can happen."""
-        return next(self.able(), None)
+        heads = [place.ready[0] for place in self.places.values() if place.ready and place.is_idle]
+        if heads:
+            return min(heads)[2], True
+        ends = self.ends
+        return (min(ends, key=lambda x: (ends[x], x.number)), False) if ends else None
 
     def make_ready(self, operation: Any) -> None:
         """Put an operation into the queue of its place."""

@@ -175,9 +175,7 @@ class Account:
             rows += [f"{ns / 1e6:>10.2f} ms  {where}" for where, ns in part.lines]
         return "\n".join(rows)
 
-    def __repr__(self) -> str:
-        first = f", first of all {self.causes[0]}" if self.causes else ""
-        return f"<account of {self.wall_ns / 1e6:.1f} ms{first}>"
+    __repr__ = __str__
 
 
 def _weight(part: Part) -> tuple[float, float]:
@@ -186,24 +184,26 @@ def _weight(part: Part) -> tuple[float, float]:
 
 
 def account_of(trace: Trace, cores: int | None = None) -> Account:
-    """See the module. cores: of the recording machine; None: those of this process."""
-    blame = IdleAttribution(trace, cores or count_cores())
+    """The wall time as a sum of parts by cause; see `profiler.account`. `cores` of the machine, by
+    default those of the recording process."""
+    blame = IdleAttribution(trace, cores or trace.cores or count_cores())
     lines: dict[str, dict[str, float]] = {cause: defaultdict(float) for cause in CAUSES}
-    describe = cache(_describe)
+    describe = cache(
+        lambda place: str(place) if isinstance(place, Between) else callsite.describe(place)
+    )
     for cause, place, ns in blame.parts():
         if ns > 0:
             lines[cause][describe(place)] += ns
     wall_ns = trace.end_ns - trace.begin_ns
     recording = Recording(trace)
-    recorded_ns = recording.simulate(recording.recorded).ended
     parts = {}
     for cause, by_line in lines.items():
         ns, saves = sum(by_line.values()), Prediction(0.0, 0.0)
         if cause in _ADVICE and (ns > 0 or trace.engine_kind == "stepped"):
             changed = without(cause, recording.recorded, blame)
-            saves = recording.foresee(changed)[1].less_than(recorded_ns)
+            saves = recording.foresee(changed)[1].less_than(recording.again_ns)
         largest = tuple(sorted(by_line.items(), key=lambda line: -line[1])[:3])
-        parts[cause] = Part(cause, ns, largest, saves, abs(recorded_ns - wall_ns), wall_ns)
+        parts[cause] = Part(cause, ns, largest, saves, abs(recording.again_ns - wall_ns), wall_ns)
     return Account(wall_ns, parts)
 
 
@@ -235,10 +235,6 @@ class Between(NamedTuple):
 
 Place = Between | Site | None
 Share = tuple[str, Place, float]  # a cause, and so many ns of the wall time
-
-
-def _describe(place: Place) -> str:
-    return str(place) if isinstance(place, Between) else callsite.describe(place)
 
 
 class Segment(NamedTuple):

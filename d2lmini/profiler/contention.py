@@ -81,39 +81,38 @@ class Bands:
         self._known = self._find_known(trace)
         self._computes = [known.computes for known in self._known]
         self._length = max(1, trace.end_ns - trace.begin_ns)
-        again = recording.simulate(recording.recorded).ended
-        self._error = max(_ERROR, abs(again / self._length - 1))
+        self._error = max(_ERROR, abs(recording.again_ns / self._length - 1))
 
     def foresee(self, conditions: Conditions) -> tuple[Simulation, float, float]:
         """The predicted run, and the band within which it lies: its low and its high end."""
-        simulate, before = self.recording.simulate, self.recording.recorded
-        run = simulate(self._meet(conditions))
+        before, plain = self.recording.recorded, self.recording.simulate(conditions)
+        run = self._meet(conditions, plain)
         lanes = before.workers, before.places
         if conditions.dropped or (conditions.workers, conditions.places) != lanes:
             low, high = _MISSED
-            least = simulate(self._meet(conditions, python=0.0)).ended
+            least = self._meet(conditions, plain, python=0.0).ended
             ends = [least * low, run.ended * high]
         else:
-            ends = [simulate(conditions).ended]
+            ends = [plain.ended]
         if conditions.run_ns != before.run_ns:
             ends += [end + _TAKEN_BACK * (self._length - end) for end in ends]
         low_ns, high_ns = min(ends) * (1 - self._error), max(ends) * (1 + self._error)
         return run, min(low_ns, run.ended), max(high_ns, run.ended)
 
-    def _meet(self, conditions: Conditions, python: float = 1.0) -> Conditions:
-        """The conditions with the durations of operations that meet others than they met; of a
-        pushed function the share `python` runs beside no other Python."""
+    def _meet(self, conditions: Conditions, run: Simulation, python: float = 1.0) -> Simulation:
+        """The run with the durations of operations that meet others than they met; `run` has those
+        of the conditions. Of a pushed function the share `python` runs beside no other Python."""
+        simulate = self.recording.simulate
         if self._lanes(conditions) == 1:
             if not self._several:
-                return conditions
-            return self._with(replace(conditions, usual=True), [k.alone_ns for k in self._known])
-        now = conditions
+                return run
+            alone = [known.alone_ns for known in self._known]
+            return simulate(self._with(replace(conditions, usual=True), alone))
         for _ in range(2):  # to find which operations meet
-            spans = [(job.began, job.ended) for job in self.recording.simulate(now).jobs]
-            met = _overlaps(spans, self._computes)
+            met = _overlaps([(job.began, job.ended) for job in run.jobs], self._computes)
             took = [self._next_to(i, beside, python) for i, beside in enumerate(met)]
-            now = self._with(conditions, took)
-        return now
+            run = simulate(self._with(conditions, took))
+        return run
 
     def _with(self, conditions: Conditions, took_ns: Sequence[float]) -> Conditions:
         """The conditions with these durations; those that they have changed change in proportion,

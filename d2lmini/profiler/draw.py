@@ -28,14 +28,13 @@ reads or wrote. Boxes without a path of arrows between them are unordered.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.draw.picture import Drawing, Picture
-from d2lmini.draw.svg import FILLED, Box, diagram, page, shorten
+from d2lmini.draw.svg import FILLED, Box, diagram, shorten
 from d2lmini.draw.timeline import STYLES, Span, timeline
 from d2lmini.engine.order import drop_implied, edges_of
 from d2lmini.ops.fluent import shown_name
@@ -90,25 +89,39 @@ def names_of(rows: Rows) -> list[str]:
     return names
 
 
+def lanes_of(
+    rows: Rows,
+    waits: Iterable[Wait],
+    accent: Callable[[Operation], bool] = lambda operation: False,
+) -> list[tuple[str, list[Span]]]:
+    """The lanes of a timeline: the program's waits, if there are any, and the rows."""
+    lanes = [("front end", [span_of(wait) for wait in waits])]
+    for name, row in zip(names_of(rows), rows.values()):
+        spans = [("accent", *span_of(x)[1:]) if accent(x) else span_of(x) for x in row]
+        lanes.append((name, spans))
+    return lanes if lanes[0][1] else lanes[1:]
+
+
 def timeline_of(
-    trace: Trace, title: str, length_s: float | None, label: Callable[[Operation], str],
-    accent: Callable[[Operation], bool],
-) -> Picture:  # fmt: skip
-    """See `Trace.timeline`."""
+    trace: Trace,
+    title: str = "",
+    length_s: float | None = None,
+    label: Callable[[Operation], str] = lambda operation: str(operation.number),
+    accent: Callable[[Operation], bool] = lambda operation: False,
+) -> Picture:
+    """The timeline: a row for each worker of each place, with the waits of the program on top.
+    `label` gives the text of a bar, where it fits, `accent` selects bars in another colour,
+    `length_s` is the length of the axis. ValueError if nothing ran."""
     rows = rows_of(trace.operations)
     if not rows:
         raise ValueError("timeline: no operation ran while it was recorded")
-    lanes = [("front end", [span_of(wait) for wait in trace.waits])] if trace.waits else []
-    first = len(lanes)
-    for name, row in zip(names_of(rows), rows.values()):
-        kinds = ["accent" if accent(operation) else span_of(operation)[0] for operation in row]
-        lanes.append((name, [(kind, *span_of(x)[1:]) for kind, x in zip(kinds, row)]))
+    lanes = lanes_of(rows, trace.waits, accent)
     figure = timeline(lanes, title, length_s, unit="ms").figure
     axes = figure.axes[0]
     axes.set_xlabel("\n".join([axes.get_xlabel(), *wrap(str(trace.bounds()), 100)]), fontsize=8)
     zero_s = min(begin for _, spans in lanes for _, begin, _ in spans)
     room_s = axes.get_xlim()[1] / 1e3 / 60  # width of a letter
-    for n, row in enumerate(rows.values(), start=first):
+    for n, row in enumerate(rows.values(), start=len(lanes) - len(rows)):
         for operation in row:
             seconds = operation.run_ns / 1e9
             if seconds > room_s and seconds > room_s * len(word := label(operation)):
@@ -130,9 +143,7 @@ def bundle(trace: Trace) -> Any:
     if not any(operation.ran for operation in trace.operations):
         return {"text/plain": "<trace of no operation>"}
     picture = trace.timeline()
-    image, size = picture._repr_png_()
-    data = {"image/png": b64encode(image).decode("ascii"), "text/plain": repr(picture)}
-    return data, {"image/png": size}
+    return picture.bundle(repr(picture))
 
 
 # -- the graph -------------------------------------------------------------------------------------
@@ -172,8 +183,6 @@ def graph_of(trace: Trace, lines: bool = True) -> Graph:
             words.append(shorten(operation.line, 44))
         face, _, _ = STYLES[span_of(operation)[0]]
         boxes.append(Box(words, face))
-    edges = edges_of(drop_implied(trace.order))
-    dashed = {edge for edge, value in edges.items() if not value}
-    parts, width, height = diagram(boxes, list(edges), dashed)
+    drawn = diagram(boxes, edges_of(drop_implied(trace.order)))
     text = text_of(trace).replace("\n", "; ")
-    return Graph(page(width, height, parts), f"dependencies of {n} operations: {text}")
+    return Graph(drawn, f"dependencies of {n} operations: {text}")

@@ -6,16 +6,17 @@
 ...     y = nd.exp(x)
 ...     y.wait_to_read()
 >>> graph = trace.events
->>> for edge in graph.after(graph.begin(2)):
-...     print(graph.kind(edge.source), graph.what(edge.source), edge.cause)
-push 2 exp push
-end 1 _ones value
+>>> for edge in graph.after(("begin", 2)):
+...     print(edge.source, graph.what(edge.source), edge.cause)
+('push', 2) 2 exp push
+('end', 1) 1 _ones value
 
-A node is a moment, and a number. An operation has three: "push", "begin", "end"; a wait has three:
-"wait", when the thread comes to it, "done", when the awaited operations are, and "over", when the
-thread goes on. Two more kinds are "idle", when all that was pushed before is done, and "note", when
-a thread tells another something or learns it (`Notice`). An edge says that a node comes
-so many nanoseconds after another, or later, and why:
+A node is a moment: its kind, and a number. An operation has three: "push", "begin", "end"; a wait
+has three: "wait", when the thread comes to it, "done", when the awaited operations are, and "over",
+when the thread goes on. Two more kinds are "idle", when all that was pushed before a wait is done,
+and "note", when a thread tells another something or learns it (`Notice`). Numbers are those of
+operations, or positions in the trace's lists. An edge says that a node comes so many nanoseconds
+after another, or later, and why:
 
 program   a thread does one thing after the other; the time is its own
 inline    the same, after an operation that ran on the thread
@@ -60,7 +61,6 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
-from graphlib import TopologicalSorter
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,6 +72,13 @@ from d2lmini.profiler.records import Notice, Operation, Wait
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
+
+#: The kind of a moment, and a number; and the begin of the trace.
+Node = tuple[str, int]
+START: Node = "start", 0
+
+#: Kinds of an operation's nodes.
+_OF_OPERATIONS = ("push", "begin", "end")
 
 PAUSE = "backpressure"
 _ended_ns = attrgetter("ended_ns")
@@ -99,6 +106,18 @@ class ThreadEvent(NamedTuple):
         """The line that issued or waited."""
         return (self.operation or self.wait).site  # type: ignore[union-attr]
 
+    @property
+    def begins(self) -> Node:
+        """The node of its begin."""
+        return ("wait", self.at) if self.wait else ("push", self.pushed)
+
+    @property
+    def ends(self) -> Node:
+        """The node after which the thread goes on."""
+        if self.wait:
+            return "over", self.at
+        return ("end" if self.operation and self.operation.inline else "push"), self.pushed
+
 
 def events_of(trace: Trace) -> dict[str, list[ThreadEvent]]:
     """The activities of each thread of the program, in order. The first gap of a thread counts from
@@ -123,9 +142,9 @@ def events_of(trace: Trace) -> dict[str, list[ThreadEvent]]:
 
 
 class Edge(NamedTuple):
-    """A node comes `ns` or more after the node `source` (-1: the begin of the trace)."""
+    """A node comes `ns` or more after the node `source` (START: the begin of the trace)."""
 
-    source: int
+    source: Node
     ns: int
     cause: str
 
@@ -135,8 +154,6 @@ class Edge(NamedTuple):
 VALUE = frozenset({"run", "value"})
 ORDER = VALUE | {"room"}
 ISSUE = ORDER | {"push", "child", "program", "all", "wait", "told"}
-
-_KINDS = ("push", "begin", "end"), ("wait", "done", "over")
 
 #: What an edge says of the operations at its ends.
 _SENTENCES = {
@@ -158,132 +175,91 @@ class EventGraph:
     def __init__(self, trace: Trace):
         self.trace = trace
         self.threads: dict[str, list[ThreadEvent]] = events_of(trace)
-        waits, n = trace.waits, len(trace.operations) + 1
-        # Nodes 3 * i to 3 * i + 2 are of operation i, then of waits; idle nodes and notes follow.
-        self._waits, self._idles = n, 3 * (n + len(waits))
-        self._notes = self._idles + len(waits)
-        # Of operations and waits: what their thread did before, and its own time since.
-        self._previous = [(-1, 0)] * (n + len(waits))
+        waits = trace.waits
+        # The edges that lead to pushes, waits, idle nodes and notes.
+        self._after: dict[Node, list[Edge]] = defaultdict(list)
         for events in self.threads.values():
-            last = -1
+            last, cause = START, "program"
             for event in events:
-                i = self._index(event)
-                self._previous[i] = last, event.gap_ns
-                operation = event.operation
-                last = 3 * i if operation is not None and not operation.inline else 3 * i + 2
+                edges = self._after[event.begins]
+                edges.append(Edge(last, event.gap_ns, cause))
+                if cause == "inline":
+                    edges.append(Edge(("push", last[1]), event.gap_ns, "program"))
+                last = event.ends
+                cause = "inline" if last[0] == "end" else "program"
         for operation in trace.operations:
             if operation.by:
                 gap_ns = max(0, operation.pushed_ns - trace[operation.by].began_ns)
-                self._previous[operation.number] = self.begin(operation.by), gap_ns
+                edge = Edge(("begin", operation.by), gap_ns, "child")
+                self._after["push", operation.number].append(edge)
         ended = (operation for operation in trace.operations if operation.ended_ns)
         self._ended = sorted(ended, key=_ended_ns)
         self.awaited: list[tuple[tuple[int, ...] | None, int]] = []
         for wait in waits:
             numbers, done_ns = self._find_awaited(wait)
             self.awaited.append((numbers, max(0, wait.end_ns - max(done_ns, wait.begin_ns))))
-        # Of waits for everything: the idle node before, and the operations that came since.
-        self._pending: dict[int, tuple[int, range]] = {}
-        last, pushed = -1, 0
+        self._waits_after: dict[int, list[int]] = defaultdict(list)  # by the number pushed
+        idle, pushed = START, 0
         for i in sorted(range(len(waits)), key=lambda i: (waits[i].pushed, waits[i].begin_ns)):
+            now = waits[i].pushed
+            self._waits_after[now].append(i)
             if self.awaited[i][0] is None:
-                self._pending[i] = last, range(pushed + 1, waits[i].pushed + 1)
-                last, pushed = self._idles + i, waits[i].pushed
-        self._told: dict[int, list[Edge]] = defaultdict(list)
-        if trace.notices:
-            self._add_notices()
+                since = [("end", k) for k in range(pushed + 1, now + 1)]
+                self._after["idle", i] = [Edge(before, 0, "all") for before in (idle, *since)]
+                idle, pushed = ("idle", i), now
+        self._add_notices()
 
-    # -- nodes -------------------------------------------------------------------------------------
-
-    def begin(self, number: int) -> int:
-        """The node of the begin of an operation."""
-        return 3 * number + 1
-
-    def end(self, number: int) -> int:
-        """The node of its end."""
-        return 3 * number + 2
-
-    def kind(self, node: int) -> str:
-        """The kind of a node."""
-        if node >= self._idles:
-            return "note" if node >= self._notes else "idle"
-        return _KINDS[node >= 3 * self._waits][node % 3]
-
-    def what(self, node: int) -> Any:
+    def what(self, node: Node) -> Any:
         """The operation, the wait or the notice of a node."""
-        if node >= self._notes:
-            return self.trace.notices[node - self._notes]
-        if node >= self._idles:
-            return self.trace.waits[node - self._idles]
-        i = node // 3
-        waits = self._waits
-        return self.trace.operations[i - 1] if i < waits else self.trace.waits[i - waits]
-
-    def _index(self, event: ThreadEvent) -> int:
-        return event.pushed if event.operation is not None else self._waits + event.at
+        kind, i = node
+        if kind in _OF_OPERATIONS:
+            return self.trace.operations[i - 1]
+        return self.trace.notices[i] if kind == "note" else self.trace.waits[i]
 
     # -- edges -------------------------------------------------------------------------------------
 
-    def after(self, node: int) -> list[Edge]:
+    def after(self, node: Node) -> list[Edge]:
         """The edges that lead to a node."""
-        i, part = divmod(node, 3)
-        if node >= self._notes:
-            return self._told[node]
-        if node >= self._idles:
-            before, numbers = self._pending[node - self._idles]
-            first = [Edge(before, 0, "all")] if before >= 0 else []
-            return [*first, *(Edge(3 * k + 2, 0, "all") for k in numbers)]
-        if part == 0:
-            return self._after_thread(i) + self._told.get(node, [])
-        if part == 1:
-            return [Edge(node - 1, 0, "push"), *self._after_others(i)]
-        at = i - self._waits
-        ns = self.trace.operations[i - 1].run_ns if at < 0 else self.awaited[at][1]
-        return [Edge(node - 1, ns, "run")]
-
-    def _after_thread(self, i: int) -> list[Edge]:
-        """What a thread, or an operation, does before it pushes or waits."""
-        node, gap_ns = self._previous[i]
-        kind = self.kind(node) if node >= 0 else "over"
+        kind, i = node
         if kind == "end":
-            return [Edge(node, gap_ns, "inline"), Edge(node - 2, gap_ns, "program")]
-        return [Edge(node, gap_ns, "child" if kind == "begin" else "program")]
-
-    def _after_others(self, i: int) -> Iterator[Edge]:
-        """The operations after which an operation begins, or that a wait is for."""
-        at = i - self._waits
-        if at < 0:
+            return [Edge(("begin", i), self.trace.operations[i - 1].run_ns, "run")]
+        if kind == "begin":
             needs, room = self.trace.order[i - 1]
-            yield from (Edge(3 * k + 2, 0, "value") for k in needs)
-            yield from (Edge(3 * k + 2, 0, "room") for k in room)
-        elif (numbers := self.awaited[at][0]) is None:
-            yield Edge(self._idles + at, 0, "wait")
-        else:
-            cause = "pause" if self.trace.waits[at].kind == PAUSE else "wait"
-            yield from (Edge(3 * k + 2, 0, cause) for k in numbers)
+            found = [Edge(("push", i), 0, "push")]
+            found += [Edge(("end", k), 0, "value") for k in needs]
+            return found + [Edge(("end", k), 0, "room") for k in room]
+        if kind == "over":
+            return [Edge(("done", i), self.awaited[i][1], "run")]
+        if kind == "done":
+            numbers, _ = self.awaited[i]
+            ends = [("idle", i)] if numbers is None else [("end", k) for k in numbers]
+            cause = "pause" if self.trace.waits[i].kind == PAUSE else "wait"
+            return [Edge(("wait", i), 0, "push"), *(Edge(end, 0, cause) for end in ends)]
+        return self._after.get(node, [])
 
     def _add_notices(self) -> None:
         """What one thread told another comes after what the teller, and before what the listener
         does next."""
-        told: dict[int, list[int]] = defaultdict(list)  # by token
+        told: dict[int, list[Edge]] = defaultdict(list)  # by token
         ahead = {name: deque(events) for name, events in self.threads.items()}
         last: dict[str, list[Edge]] = defaultdict(list)
-        for node, notice in enumerate(self.trace.notices, start=self._notes):
-            own = ahead.get(notice.thread, deque())
+        for i, notice in enumerate(self.trace.notices):
+            node, own = ("note", i), ahead.get(notice.thread, deque())
             while own and (
                 own[0].at < notice.waits if own[0].wait else own[0].pushed <= notice.pushed
             ):
-                done = 3 * self._index(own[0]) + (2 if own.popleft().wait else 0)
-                last[notice.thread] = [Edge(done, 0, "program")]
-            after = self._told[node] = list(last[notice.thread])
+                done = own.popleft()
+                last[notice.thread] = [Edge(done.ends if done.wait else done.begins, 0, "program")]
+            self._after[node] = list(last[notice.thread])
             if notice.kind != "tell":
-                after += [Edge(teller, 0, "told") for teller in told[notice.token]]
+                self._after[node] += told[notice.token]
             else:
-                told[notice.token].append(node)
+                told[notice.token].append(Edge(node, 0, "told"))
                 if notice.operation:
-                    after.append(Edge(self.end(notice.operation), 0, "told"))
+                    self._after[node].append(Edge(("end", notice.operation), 0, "told"))
             last[notice.thread] = [Edge(node, 0, "told")]
             if own:
-                self._told[3 * self._index(own[0])].append(Edge(node, 0, "told"))
+                self._after[own[0].begins].append(Edge(node, 0, "told"))
 
     # -- waits -------------------------------------------------------------------------------------
 
@@ -316,19 +292,19 @@ class EventGraph:
 
     # -- paths -------------------------------------------------------------------------------------
 
-    def path(self, x: int, y: int, causes: Collection[str] = ORDER) -> list[int]:
+    def path(self, x: int, y: int, causes: Collection[str] = ORDER) -> list[Node]:
         """The nodes of a shortest path, over edges with these causes, from the end of operation `x`
         to the begin of `y`; empty if there is none."""
-        source, target = self.end(x), self.begin(y)
-        # Operations that come later have higher numbers, and all other nodes higher ones still.
-        low = source - source % 3
-        after = {target: -1}
+        source, target = ("end", x), ("begin", y)
+        after = {target: START}
         todo = [target]
         for node in todo:
             if node == source:
                 break
             for before, _, cause in self.after(node):
-                if before >= low and before not in after and cause in causes:
+                # Operations that come later have higher numbers.
+                earlier = before[0] in _OF_OPERATIONS and before[1] < x
+                if not earlier and before not in after and cause in causes:
                     after[before] = node
                     todo.append(before)
         found = [source] if source in after else []
@@ -349,7 +325,7 @@ class EventGraph:
         if self.path(x.number, y.number):
             return "room"
         if path := self.path(x.number, y.number, ISSUE):
-            return "waits" if any(map(self._passes, path)) else "child"
+            return "waits" if any(map(self.passes, path)) else "child"
         if x.inline and x.thread == y.thread:
             return "inline"
         return "worker" if x.place == y.place and trace.workers.get(x.place, 1) < 2 else ""
@@ -358,52 +334,36 @@ class EventGraph:
         """By what the program knew, before `y` was issued, that `x` was over: a wait, or what
         another thread or an operation told; None: it did not know."""
         path = self.path(x.number, y.number, ISSUE)
-        return next((what for node in path if (what := self._passes(node))), None)
+        return next((what for node in path if (what := self.passes(node))), None)
 
-    def _passes(self, node: int) -> Wait | Notice | None:
+    def passes(self, node: Node) -> Wait | Notice | None:
         """The wait that is over at a node, or what the thread learned there."""
-        kind, what = self.kind(node), self.what(node)
-        return what if kind == "over" or (kind == "note" and what.kind != "tell") else None
+        kind, i = node
+        if kind == "over":
+            return self.trace.waits[i]
+        notice = self.trace.notices[i] if kind == "note" else None
+        return None if notice is None or notice.kind == "tell" else notice
 
-    def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
-        """See `Trace.explain`."""
-        a, b = sorted(one.number if isinstance(one, Operation) else one for one in (a, b))
-        x, y = self.trace[a], self.trace[b]
-        if a == b:
-            raise ValueError(f"explain: operation {a} and itself; name two operations")
-        why = self.between(x, y)
-        return Explanation(x, y, why, list(self._sentences(why, x, y)))
-
-    def _sentences(self, why: str, x: Operation, y: Operation) -> Iterator[str]:
-        """The links from `x` to `y`, in words."""
-        causes = {"needs": VALUE, "room": ORDER, "waits": ISSUE, "child": ISSUE}.get(why, ())
-        for before, node in pairwise(self.path(x.number, y.number, causes)):
-            early, late, passed = self.what(before), self.what(node), self._passes(node)
-            cause = next(edge.cause for edge in self.after(node) if edge.source == before)
-            if passed is not None:
-                yield f"the program waits until it is over ({passed.kind}): {passed.where}"
-            elif cause in _SENTENCES:
-                yield f"{_SENTENCES[cause].format(early=early, late=late)}: {late.where}"
-        if why == "inline":
-            yield f"{x} is small and runs where it is called, before {y} is issued: {x.where}"
-        if why in ("stream", "worker"):
-            yield f"both run at {y.worker if why == 'stream' else x.place}, one after the other"
-
-    def times(self) -> tuple[dict[int, int], dict[int, int]]:
+    def times(self) -> tuple[dict[Node, int], dict[Node, Node]]:
         """The earliest time of each moment after the begin of the trace, by the longest path that
         leads there, and the node before it on that path."""
-        nodes = [*range(3, self._idles), *(self._idles + at for at in self._pending)]
-        after = {n: [edge for edge in self.after(n) if edge.cause != "told"] for n in nodes}
-        times, due = {-1: 0}, {-1: -1}
-        for node in TopologicalSorter(
-            {node: [edge.source for edge in edges] for node, edges in after.items()}
-        ).static_order():
-            for before, ns, _ in after.get(node, ()):
-                if times[before] + ns > times.get(node, -1):
+        times, due = {START: 0}, {START: START}
+        for node in self._in_order():
+            times[node], due[node] = 0, START
+            for before, ns, cause in self.after(node):
+                if cause != "told" and times[before] + ns > times[node]:
                     times[node], due[node] = times[before] + ns, before
-            times.setdefault(node, 0)
-            due.setdefault(node, -1)
         return times, due
+
+    def _in_order(self) -> Iterator[Node]:
+        """The nodes but notes, each after those that its edges come from: a wait comes after the
+        operations that were pushed before it."""
+        for number in range(len(self.trace.operations) + 1):
+            if number:
+                yield from ((kind, number) for kind in _OF_OPERATIONS)
+            for i in self._waits_after.get(number, ()):
+                kinds = ("wait", *(("idle",) if ("idle", i) in self._after else ()), "done", "over")
+                yield from ((kind, i) for kind in kinds)
 
 
 @dataclass(frozen=True, repr=False)
@@ -424,6 +384,31 @@ class Explanation:
         return "\n    ".join([head, *self.chain])
 
     __repr__ = __str__
+
+
+def explain_pair(trace: Trace, a: int | Operation, b: int | Operation) -> Explanation:
+    """Why two operations, or those of these numbers, can never overlap: the chain of reads, writes
+    and lines that forbids it in every legal schedule; prints as text. IndexError for an unknown
+    number, ValueError if `a` is `b`."""
+    a, b = sorted(one.number if isinstance(one, Operation) else one for one in (a, b))
+    x, y, graph, chain = trace[a], trace[b], trace.events, []
+    if a == b:
+        raise ValueError(f"explain: operation {a} and itself; name two operations")
+    why = graph.between(x, y)
+    causes = {"needs": VALUE, "room": ORDER, "waits": ISSUE, "child": ISSUE}.get(why, ())
+    for before, node in pairwise(graph.path(a, b, causes)):
+        early, late, passed = graph.what(before), graph.what(node), graph.passes(node)
+        cause = next(edge.cause for edge in graph.after(node) if edge.source == before)
+        if passed is not None:
+            chain.append(f"the program waits until it is over ({passed.kind}): {passed.where}")
+        elif cause in _SENTENCES:
+            chain.append(f"{_SENTENCES[cause].format(early=early, late=late)}: {late.where}")
+    if why == "inline":
+        chain.append(f"{x} is small and runs where it is called, before {y} is issued: {x.where}")
+    if why in ("stream", "worker"):
+        place = y.worker if why == "stream" else x.place
+        chain.append(f"both run at {place}, one after the other")
+    return Explanation(x, y, why, chain)
 
 
 # -- the critical path -----------------------------------------------------------------------------
@@ -468,11 +453,11 @@ class CriticalPath:
         self.wall_ns = trace.end_ns - trace.begin_ns
         self.steps: list[PathStep] = []
         # Of the moments that come last the first, and an operation's before a thread's.
-        last = [node for node, when in times.items() if when == self.length_ns]
-        node = min(last, key=lambda node: (graph.kind(node) != "end", node))
-        while node >= 0:
-            before, kind, what = due[node], graph.kind(node), graph.what(node)
-            if kind == "push" and graph.kind(before) == "begin":
+        last = [x for x in times if times[x] == self.length_ns and x[0] in ("end", "over")]
+        node = min(last, default=START)
+        while times[node]:
+            before, kind, what = due[node], node[0], graph.what(node)
+            if kind == "push" and before[0] == "begin":
                 kind, what = "end", graph.what(before)  # the part of its run before the push
             if times[node] > times[before]:
                 name, number = (
@@ -529,18 +514,13 @@ class ScheduleBounds(NamedTuple):
         """What no order of the operations beats."""
         return max([self.chain_ns, *self.work_ns.values()])
 
-    @property
-    def reason(self) -> str:
-        """The bound that is the largest, in words."""
-        if self.chain_ns >= self.least_ns:
-            return "the longest chain"
-        place = max(self.work_ns, key=self.work_ns.__getitem__)
-        return f"the work of {place} on all its workers"
-
     def __str__(self) -> str:
+        place = max(self.work_ns, key=self.work_ns.__getitem__)
+        is_chain = self.chain_ns >= self.work_ns[place]
+        reason = "the longest chain" if is_chain else f"the work of {place} on all its workers"
         text = (
             f"{self.wall_ns / 1e6:.2f} ms; no order of these operations takes less than "
-            f"{self.least_ns / 1e6:.2f} ms ({self.reason})"
+            f"{self.least_ns / 1e6:.2f} ms ({reason})"
         )
         if self.greedy_ns is not None:
             text += (
@@ -551,7 +531,8 @@ class ScheduleBounds(NamedTuple):
 
 
 def bounds_of(trace: Trace) -> ScheduleBounds:
-    """The bounds of a trace; ValueError if no operation ran."""
+    """How short the run could have been: work over workers, the longest chain, the links, and
+    Graham's bound; prints as a sentence. ValueError if nothing ran."""
     operations = trace.operations
     if not any(operation.ran for operation in operations):
         raise ValueError("bounds: no operation ran while it was recorded")

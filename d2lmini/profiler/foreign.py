@@ -30,7 +30,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from itertools import accumulate, count
+from itertools import count
 from math import inf
 from operator import attrgetter
 from pathlib import Path
@@ -40,6 +40,7 @@ from d2lmini.base import MXNetError
 from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import cpu, gpu
 from d2lmini.engine.operation import RecordedCost
+from d2lmini.profiler.evidence import Intervals
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.waits import HIDDEN
 
@@ -269,7 +270,7 @@ class _Reader:
         self.slices, self.names = slices, names
         self.lines = _SourceLines(folders)
         self.serials = count(1)
-        self.found: list[tuple[Operation, Call | None]] = []
+        self.found: list[Operation] = []  # until the end, `site` is where the program called
         self.waits: list[tuple[str, Slice, Call | None, bool]] = []
         self.active: list[Slice] = []  # activities of the program, which the trace must cover
 
@@ -328,10 +329,9 @@ class _Reader:
         pushed_ns = min(pushed_ns, slice.begin_ns)
         times = {"pushed_ns": pushed_ns, "ready_ns": pushed_ns, "began_ns": slice.begin_ns}
         thread = "unknown" if launch is None else self.thread_name(launch)
-        told = {"name": slice.name, "thread": thread, "ended_ns": slice.end_ns}
-        operation = Operation(**{**_INLINE, **times, **told, **fields})
-        self.found.append((operation, call))
-        return operation
+        told = {"name": slice.name, "thread": thread, "site": call, "ended_ns": slice.end_ns}
+        self.found.append(Operation(**{**_INLINE, **times, **told, **fields}))
+        return self.found[-1]
 
     def follow(self, operation: Operation, before: Operation) -> None:
         """Let `operation` need the result of `before`."""
@@ -344,10 +344,9 @@ class _Reader:
     def _finish(self, trace: Trace) -> Trace:
         """Number the operations in the order of their pushes; find what waits waited for."""
         trace.lacks = dict(LACKS)
-        self.found.sort(key=lambda found: (found[0].pushed_ns, found[0].began_ns))
-        for number, (operation, call) in enumerate(self.found, start=1):
-            operation.number, operation.site = number, self.lines.site(call)
-            trace.operations.append(operation)
+        trace.operations += sorted(self.found, key=lambda x: (x.pushed_ns, x.began_ns))
+        for number, operation in enumerate(trace.operations, start=1):
+            operation.number, operation.site = number, self.lines.site(operation.site)
         for wait in sorted(self.waits, key=lambda wait: wait[1].end_ns):
             trace.waits.append(self._wait(trace.operations, *wait))
         for operation, (needs, room) in zip(trace.operations, trace.order):
@@ -362,7 +361,9 @@ class _Reader:
         trace.left_ns = max([*ends, *(slice.end_ns for slice in self.active)])
         trace.end_ns = max(trace.left_ns, *(operation.ended_ns for operation in trace.operations))
         for place in dict.fromkeys(operation.place for operation in trace.operations):
-            trace.workers[place] = _most_at_once(x for x in trace.operations if x.place == place)
+            ran = (x for x in trace.operations if x.place == place and x.run_ns)
+            at_once = Intervals((x.began_ns, x.ended_ns, 1.0) for x in ran).rates
+            trace.workers[place] = int(max(at_once, default=1))
         trace.cores = trace.workers.get("cpu", 1)
         return trace
 
@@ -384,13 +385,6 @@ class _Reader:
             kind, target, number, pushed, self.lines.site(call), self.thread_name(slice),
             slice.begin_ns, slice.end_ns, kind, HIDDEN.get(kind),
         )  # fmt: skip
-
-
-def _most_at_once(operations: Iterable[Operation]) -> int:
-    """The largest number of operations that ran at the same time."""
-    ran = [operation for operation in operations if operation.run_ns]
-    steps = [(x.began_ns, 1) for x in ran] + [(x.ended_ns, -1) for x in ran]
-    return max(accumulate((step for _, step in sorted(steps))), default=1)
 
 
 # -- PyTorch ---------------------------------------------------------------------------------------
@@ -580,7 +574,7 @@ class _Jax(_Reader):
                 for slice in slices:
                     pushed_ns = slice.begin_ns if launch is None else min(first_ns, launch.end_ns)
                     self.operation(slice, launch, pushed_ns, call, worker=self.thread_name(slice))
-        by_end = sorted((operation for operation, _ in self.found), key=ENDED)
+        by_end = sorted(self.found, key=ENDED)
         for operation in sorted(by_end, key=BEGAN):
             last = _last_until(by_end, operation.began_ns, ENDED)
             if last is not None and last is not operation and last.began_ns < operation.began_ns:

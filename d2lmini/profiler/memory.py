@@ -55,7 +55,7 @@ Made = tuple[Change, Operation | None]
 class ChangeList:
     """A trace's memory changes, in order. A call returns the report.
 
-    A hook calls `add`. A change is kept as eight numbers, an eighth of the bytes of a record, which
+    A hook calls `add`. A change is kept as seven numbers, an eighth of the bytes of a record, which
     is made when the list is read."""
 
     def __init__(self, trace: Trace):
@@ -69,12 +69,12 @@ class ChangeList:
 
     def add(
         self, when_ns: int, ctx: Context, nbytes: int, operation: int, serial: int = 0,
-        site: Site | None = None, live: int = 0, cached: int = 0,
+        site: Site | None = None, live: int = 0,
     ) -> None:  # fmt: skip
         """Append a change."""
         known = self._others
         place, line = known.setdefault(ctx, len(known)), known.setdefault(site, len(known))
-        self._numbers.extend((when_ns, place, nbytes, operation, serial, line, live, cached))
+        self._numbers.extend((when_ns, place, nbytes, operation, serial, line, live))
 
     def append(self, change: Change) -> None:
         """Append a record."""
@@ -82,9 +82,8 @@ class ChangeList:
 
     def __iter__(self) -> Iterator[Change]:
         others, numbers = list(self._others), iter(self._numbers)
-        for when_ns, place, nbytes, operation, serial, line, live, cached in zip(*[numbers] * 8):
-            made = when_ns, others[place], nbytes, operation, serial, others[line]
-            yield Change(*made, live, cached)
+        for when_ns, place, nbytes, operation, serial, line, live in zip(*[numbers] * 7):
+            yield Change(when_ns, others[place], nbytes, operation, serial, others[line], live)
 
 
 @dataclass(slots=True)
@@ -100,10 +99,7 @@ class LineAllocation:
     nbytes: int = 0
     arrays: int = 0
 
-    @property
-    def where(self) -> str:
-        """ "train.py:12: y = net(X)" """
-        return callsite.describe(self.site)
+    where = callsite.where
 
 
 @dataclass(slots=True)

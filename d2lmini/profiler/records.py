@@ -93,7 +93,7 @@ class Change(NamedTuple):
     operation  number of the operation that ran on the allocating thread; 0 if none did
     serial     serial number of the memory's Var; 0: a Var that no trace has seen
     site       the allocating line, if no operation writes the Var first; else None
-    live, cached    for allocations: the pool's figures after it, in bytes
+    live       for allocations: the bytes of the pool's arrays after it
     """
 
     when_ns: int
@@ -103,7 +103,6 @@ class Change(NamedTuple):
     serial: int = 0
     site: Site | None = None
     live: int = 0
-    cached: int = 0
 
 
 class Notice(NamedTuple):
@@ -146,19 +145,13 @@ _owners: dict[str, weakref.ref[threading.Thread]] = {}
 _door = forks.guard(threading.RLock())  # reentrant: a finalizer may run while the lock is held
 
 
-class _ThreadName(threading.local):
-    """Per thread: its name, after the first request."""
-
-    name = ""
-
-
-_thread_name = _ThreadName()
+_local = threading.local()  # `name` of the thread, after the first request
 
 
 def this_thread() -> str:
     """The name of the calling thread, unique among the live threads: a second one that the program
     names "loader" becomes "loader (2)"."""
-    return _thread_name.name or _name()
+    return getattr(_local, "name", "") or _name()
 
 
 def _name() -> str:
@@ -169,7 +162,7 @@ def _name() -> str:
             number += 1
             name = f"{thread.name} ({number})"
         _owners[name] = weakref.ref(thread)
-    _thread_name.name = name
+    _local.name = name
     return name
 
 
@@ -206,17 +199,13 @@ class Recorder(instrument.Instrument):
 
     def push(self, task: Task) -> None:
         # A task that runs although an input is missing lists its reads only in `shared`.
-        reads = task.reads or task.shared
+        reads, parent = task.reads or task.shared, self._open.get(thread_state.task)
         operation = self._new_record(
-            task.name, task.ctx, reads, task.writes, task.site, task.predicted_us
-        )
-        operation.lane = task.lane
+            task.name, task.ctx, reads, task.writes, task.site, task.predicted_us,
+            task.footprint(), task.lane, task.priority, 0 if parent is None else parent.number,
+        )  # fmt: skip
         operation.worker = ""
-        operation.priority = task.priority
-        operation.footprint = task.footprint()
         operation.ready_ns = operation.began_ns = operation.ended_ns = 0
-        parent = self._open.get(thread_state.task)
-        operation.by = 0 if parent is None else parent.number
         self._open[task] = operation
         operation.pushed_ns = self._clock()
         self._pushed.append(operation)
@@ -225,21 +214,18 @@ class Recorder(instrument.Instrument):
         self, name: str, ctx: Context, reads: tuple[Any, ...], writes: tuple[Any, ...],
         site: Site | None, predicted_us: float, footprint: Any, begin_ns: int, end_ns: int,
     ) -> None:  # fmt: skip
-        operation = self._new_record(name, ctx, reads, writes, site, predicted_us)
-        operation.lane = "compute"
+        operation = self._new_record(name, ctx, reads, writes, site, predicted_us, footprint)
         operation.worker = "caller"
-        operation.priority = 0
-        operation.footprint = footprint
         operation.pushed_ns = operation.ready_ns = operation.began_ns = begin_ns
         operation.ended_ns = end_ns
-        operation.by = 0
         self._pushed.append(operation)
 
     def _new_record(
         self, name: str, ctx: Context, reads: tuple[Var, ...], writes: tuple[Var, ...],
-        site: Site | None, predicted_us: float,
+        site: Site | None, predicted_us: float, footprint: Any, lane: str = "compute",
+        priority: int = 0, by: int = 0,
     ) -> Any:  # fmt: skip
-        """A record with the fields that do not depend on where the operation runs."""
+        """A record with the fields that do not depend on who runs the operation, and when."""
         operation = _new(self._record)
         self.count = operation.number = self.count + 1
         operation.name = name
@@ -250,6 +236,8 @@ class Recorder(instrument.Instrument):
         operation.reads = tuple(map(serial_of, reads))
         operation.writes = tuple(map(serial_of, writes))
         operation.failure = None
+        operation.footprint, operation.lane = footprint, lane
+        operation.priority, operation.by = priority, by
         return operation
 
     def ready(self, task: Task) -> None:

@@ -44,11 +44,11 @@ from typing import TYPE_CHECKING, Any
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
+from d2lmini.profiler.contention import Bands
 from d2lmini.profiler.event_graph import PAUSE, recorded_threads
 from d2lmini.profiler.records import Operation, Wait
 
 if TYPE_CHECKING:
-    from d2lmini.profiler.contention import Bands
     from d2lmini.profiler.event_graph import ThreadEvent
     from d2lmini.profiler.tracing import Trace
 
@@ -132,9 +132,12 @@ class Recording:
         self._steps: dict[Any, dict[str, list[ProgramStep]]] = {}
 
     @cached_property
-    def _bands(self) -> Bands:
-        from d2lmini.profiler.contention import Bands
+    def again_ns(self) -> float:
+        """The duration of the recorded run in the replay: how good the replay is."""
+        return self.simulate(self.recorded).ended
 
+    @cached_property
+    def _bands(self) -> Bands:
         return Bands(self)
 
     def foresee(self, conditions: Conditions) -> tuple[Simulation, Prediction]:
@@ -189,14 +192,25 @@ class Recording:
         return tasks
 
 
-def replay(
+def replay_of(
     trace: Trace,
     workers: int | Mapping[str, int] | None = None,
     devices: int | None = None,
     link_gb_s: float | None = None,
     without_wait_at: Any = None,
 ) -> Trace:
-    """The predicted trace; see `Trace.replay` for the arguments."""
+    """What if? Predict the trace of the program under changed conditions; its `recorded` is this
+    trace, its `prediction` the duration: for other workers or devices a band, of which the trace
+    shows one run. Without arguments the recorded run is predicted.
+
+    workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
+    devices          number of GPUs, at most as many as recorded; the i-th becomes gpu(i % devices)
+    link_gb_s        GB/s of each link in each direction
+    without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the ledger,
+                     or the operation that a wait is for; or several of these
+
+    MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
+    describes the method and its limits."""
     for name, value in ("workers", workers), ("devices", devices), ("link_gb_s", link_gb_s):
         if value is not None:
             trace.refuse(f"replay({name}=)")
@@ -220,7 +234,6 @@ def replay(
     predicted.prediction = prediction
     predicted.operations = new
     predicted.workers = lanes
-    predicted.blas_threads = trace.blas_threads
     predicted.begin_ns = trace.begin_ns
     predicted.left_ns = trace.begin_ns + run.left
     predicted.end_ns = trace.begin_ns + run.ended

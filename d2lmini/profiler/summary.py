@@ -111,7 +111,8 @@ def in_rate(per_s: float, unit: str) -> str:
 
 
 def summary_of(trace: Trace, by: str = "operation") -> Summary:
-    """See `Trace.summary`. ValueError for an unknown `by`."""
+    """Count, duration and rates of each operation, or of each line that issued operations
+    (by="line"), at each place; the longest total first. ValueError for an unknown `by`."""
     if by not in KEYS:
         raise ValueError(f"summary: by={by!r}; it can be one of {', '.join(KEYS)}")
     rows: dict[tuple[str, str], SummaryRow] = {}

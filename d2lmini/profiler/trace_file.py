@@ -37,6 +37,7 @@ from d2lmini.context import Context
 from d2lmini.device import files
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import foreign
+from d2lmini.profiler.earlier_file import convert
 from d2lmini.profiler.evidence import CpuTime, Pause, Span
 from d2lmini.profiler.memory import ROLES
 from d2lmini.profiler.records import Change, Copy, Notice, Operation, SplitRecord, Wait
@@ -57,6 +58,9 @@ TABLES: dict[str, tuple[Any, Callable[[Trace], Any]]] = {
     "cpu": (CpuTime, lambda trace: trace.cpu.times),
     "split": (SplitRecord, lambda trace: trace.shared),
 }
+
+#: Tables of which the trace has a dictionary.
+BY_NUMBER = ("cpu", "split")
 
 #: The process of the program's threads, for viewers.
 PROGRAM = "program"
@@ -89,7 +93,7 @@ def _values(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
 #: Attributes of a trace in "otherData", with tests of their values.
 FACTS: dict[str, Callable[[Any], bool]] = {
     "begin_ns": is_integer, "left_ns": is_integer, "end_ns": is_integer, "thread": _is_text,
-    "engine_kind": _is_text, "cores": _is_count, "blas_threads": _is_count,
+    "engine_kind": _is_text, "cores": _is_count,
     "workers": _values(_is_count), "lacks": _values(_is_text),
     "older": _values(_values(is_integer)),
 }  # fmt: skip
@@ -132,36 +136,39 @@ KINDS = {
 }
 
 
-def _fields_of(record: Any) -> dict[str, str]:
-    """The fields of a class of records with their types. The number of an operation is its place in
-    the table; its footprint is there as two numbers.
+@cache
+def fields_of(table: str) -> dict[str, str]:
+    """The columns of a table with their types: the fields of its class of records. The number of an
+    operation is its place in the table; its footprint is there as two numbers.
 
-    >>> _fields_of(Copy)
+    >>> fields_of("copies")
     {'when_ns': 'int', 'nbytes': 'int', 'site': 'Site | None'}
     """
-    types = record.__annotations__  # as text, or as the text in a ForwardRef
+    types = TABLES[table][0].__annotations__  # as text, or as the text in a ForwardRef
     fields = {name: getattr(kind, "__forward_arg__", kind) for name, kind in types.items()}
-    if record is Operation:
+    if table == "operations":
         del fields["number"], fields["footprint"]
         fields |= {"flops": "float", "nbytes": "float"}
-    return fields
+    return {"number": "int", **fields} if table in BY_NUMBER else fields
 
 
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def save(trace: Trace, path: str | os.PathLike[str]) -> None:
-    """Write a trace to a file, compressed if its name ends in .gz."""
+def save_trace(trace: Trace, path: str | os.PathLike[str]) -> None:
+    """Write a trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name ends
+    in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace without
+    `recorded`. OSError if the system refuses."""
     sites: dict[Site, int] = {}
     of_site = Kind(any, lambda site: -1 if site is None else sites.setdefault(site, len(sites)))
     kinds = KINDS | {"Site | None": of_site}
     records: dict[str, Any] = {}
-    for name, (record, held_by) in TABLES.items():
-        held = held_by(trace)
-        columns = records[name] = {"number": list(held)} if isinstance(held, dict) else {}
-        rows = list(held.values() if isinstance(held, dict) else held)
-        for field, kind in _fields_of(record).items():
-            column: Iterable[Any] = (getattr(row, field) for row in rows)
+    for name, (_, held_by) in TABLES.items():
+        held, columns = held_by(trace), records.setdefault(name, {})
+        rows = list(held.values() if name in BY_NUMBER else held)
+        for field, kind in fields_of(name).items():
+            in_order = field == "number"  # of the keys, not of the rows
+            column: Iterable[Any] = held if in_order else (getattr(row, field) for row in rows)
             change = kinds[kind].save
             columns[field] = list(column if change is None else map(change, column))
     codes: dict[Any, int] = {}
@@ -225,15 +232,15 @@ def _events(trace: Trace) -> list[dict[str, Any]]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str], trace: Trace) -> Trace:
+def read_trace(path: str | os.PathLike[str], trace: Trace) -> Trace:
     """See `tracing.load`; `trace` is an empty one, which is filled."""
     file = foreign.find_file(path)
     tree = _read_json(file)
     facts = tree.get("otherData")
     own = isinstance(facts, dict) and facts.get("producer") == "d2lmini"
-    if own and "records" not in tree:
-        raise MXNetError(f"{file}: an earlier version of d2lmini saved it; record the run again")
     try:
+        if own and "records" not in tree:
+            tree = convert(tree, {table: fields_of(table) for table in TABLES})
         return _read_own(tree, trace) if own else foreign.read(file, tree, trace)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         what = problem if isinstance(problem, ValueError) else f"{type(problem).__name__} {problem}"
@@ -279,12 +286,10 @@ def _read_own(tree: dict[str, Any], trace: Trace) -> Trace:
     most["pieces"] = _MANY
     cost_of = cache(RecordedCost)
     for name, (record, held_by) in TABLES.items():
-        held, fields = held_by(trace), _fields_of(record)
-        if isinstance(held, dict):
-            fields = {"number": "int", **fields}
+        held, fields = held_by(trace), fields_of(name)
         rows = _rows_of(name, fields, tables[name], kinds, most)
         for number, values in enumerate(rows, start=1):
-            if isinstance(held, dict):
+            if name in BY_NUMBER:
                 held[values[0]] = record(*values[1:])
             elif record is Operation:
                 *others, flops, nbytes = values

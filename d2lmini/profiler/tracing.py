@@ -28,8 +28,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections import defaultdict
 from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -37,20 +36,16 @@ from typing import TYPE_CHECKING, Any
 from d2lmini import engine
 from d2lmini.base import MXNetError, callsite, instrument
 from d2lmini.base.scopes import Scope, Undo
-from d2lmini.device import blas, roles, storage
+from d2lmini.device import roles, storage
 from d2lmini.engine import worker_pools
 from d2lmini.engine.core import Task
-from d2lmini.engine.order import Before, ancestors, order_of
+from d2lmini.engine.order import Before, order_of
 from d2lmini.engine.scheduler import find_lane_time, thread_state
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.core import modes
-from d2lmini.profiler.event_graph import (
-    CriticalPath,
-    EventGraph,
-    Explanation,
-    ScheduleBounds,
-    bounds_of,
-)
+from d2lmini.profiler.account import account_of
+from d2lmini.profiler.draw import bundle, graph_of, timeline_of
+from d2lmini.profiler.event_graph import CriticalPath, EventGraph, bounds_of, explain_pair
 from d2lmini.profiler.evidence import LONG_US, CpuTimes, OffCpu
 from d2lmini.profiler.memory import ChangeList
 from d2lmini.profiler.records import (
@@ -62,14 +57,14 @@ from d2lmini.profiler.records import (
     serial_of,
     this_thread,
 )
-from d2lmini.profiler.summary import Summary, summary_of, timetable
+from d2lmini.profiler.replay import replay_of
+from d2lmini.profiler.summary import summary_of, timetable
+from d2lmini.profiler.trace_file import read_trace, save_trace
 from d2lmini.profiler.waits import WaitList
 
 if TYPE_CHECKING:
     from d2lmini.base.callsite import Site
     from d2lmini.context import Context
-    from d2lmini.draw.picture import Picture
-    from d2lmini.profiler.account import Account
     from d2lmini.profiler.replay import Prediction
 
 #: The kind of the wait at the end of a trace, which does not belong to the program.
@@ -88,7 +83,6 @@ class Trace(Recorder):
     begin_ns, end_ns    of the scope, including the final wait for everything
     thread      the thread that profiles
     workers     threads that serve each lane: {"cpu": 2, "gpu(0)": 1, "gpu(0) in": 1, ...}
-    blas_threads        of a matrix product that BLAS parallelizes itself
     left_ns     the time at which the program reached the scope's end, where it only waits
     shared      the split parts of operations, by their numbers
     recorded    of a predicted trace: the trace it was predicted from; else None
@@ -106,7 +100,7 @@ class Trace(Recorder):
     """
 
     operations: list[Operation]
-    begin_ns = end_ns = left_ns = blas_threads = cores = 0
+    begin_ns = end_ns = left_ns = cores = 0
     thread = engine_kind = ""
     recorded: Trace | None = None
     prediction: Prediction | None = None
@@ -116,7 +110,7 @@ class Trace(Recorder):
         super().__init__()
         self.operations = self._pushed = []
         self._waits = WaitList(self)
-        self.memory = ChangeList(self)
+        self.memory: ChangeList = ChangeList(self)
         self.notices: list[Notice] = []
         self.copies: list[Copy] = []
         self.workers: dict[str, int] = {}
@@ -125,16 +119,15 @@ class Trace(Recorder):
         self.roles: dict[int, str] = {}
         self.older: dict[str, dict[str, int]] = {}
         self.lacks: dict[str, str] = {}
-        self.cpu = CpuTimes()
-        self._gpu_times = GpuTimes()
+        self.cpu: CpuTimes = CpuTimes()
+        self._gpu_begins: dict[Operation | None, Any] = {}
+        self._on_gpus: dict[Any, list[Any]] = defaultdict(list)  # by device
         self._order: list[Before] = []
-        self._ancestors: dict[int, set[int]] = {}
         self._events: tuple[Any, EventGraph | None] = None, None  # (what it was built of, graph)
 
     def begin(self) -> None:
         """Record the machine's configuration and start to listen."""
         self.workers = _count_workers()
-        self.blas_threads = blas.threads()
         self.cores = count_cores()
         self.engine_kind = engine.current.kind
         for var, role in roles.known():
@@ -158,8 +151,10 @@ class Trace(Recorder):
         self.left_ns = self.left_ns or self.end_ns  # Ctrl-C: without the final wait
         if self._timing:
             self.cpu.finish(self)
-        self._gpu_times.resolve()
-        self._resolve_waits()
+        for device, found in self._on_gpus.items():
+            with suppress(Exception):  # of a failed GPU; its operations keep the host's times
+                _set_gpu_times(device, found)
+        self._on_gpus.clear()
 
     # -- events of the engine ----------------------------------------------------------------------
 
@@ -184,9 +179,7 @@ class Trace(Recorder):
         super().small(name, ctx, reads, writes, site, predicted_us, footprint, begin_ns, end_ns)
         self.recording.append(modes.recording)
         for var in writes:
-            pool = var.pool
-            made = 0, var.serial, None, pool.live, pool.cached
-            self.memory.add(end_ns, ctx, var.nbytes, *made)
+            self.memory.add(end_ns, ctx, var.nbytes, 0, var.serial, None, var.pool.live)
         if self._timing:
             self.cpu.note(end_ns)
 
@@ -209,10 +202,19 @@ class Trace(Recorder):
             self.cpu.note(operation.ended_ns, task.predicted_us >= LONG_US)
 
     def issue(self, task: Task, lane: Any) -> None:
-        self._gpu_times.issue(self._open.get(task), lane)
+        """Called before the work of an operation is put on a lane's stream."""
+        operation = self._open.get(task)
+        if operation is not None:
+            with suppress(Exception):  # of a failed GPU; the operation itself reports the error
+                self._gpu_begins[operation] = lane.timestamp()
 
     def issued(self, task: Task, lane: Any) -> None:
-        self._gpu_times.issued(self._open.get(task), lane)
+        """Called after the work of an operation is on the stream."""
+        operation = self._open.get(task)
+        if operation in self._gpu_begins:
+            begin = self._gpu_begins.pop(operation)
+            with suppress(Exception):
+                self._on_gpus[lane.device].append((operation, begin, lane.timestamp()))
 
     def share(
         self, task: Task, pieces: int, begin_ns: int, own: int, over_ns: int, late: bool
@@ -262,8 +264,8 @@ class Trace(Recorder):
         site = None
         if thread_state.task is None and not hasattr(var, "serial"):
             site = callsite.find()  # no operation: the program fills the array itself
-        pool, made = var.pool, (self._running_number(), serial_of(var), site)
-        self.memory.add(self._clock(), ctx, nbytes, *made, pool.live, pool.cached)
+        made = self._running_number(), serial_of(var), site
+        self.memory.add(self._clock(), ctx, nbytes, *made, var.pool.live)
 
     def free(self, ctx: Any, nbytes: int, serial: int) -> None:
         self.memory.add(self._clock(), ctx, -nbytes, 0, serial)
@@ -298,21 +300,14 @@ class Trace(Recorder):
 
     def ordered(self, a: int, b: int) -> bool:
         """True if one of the two operations must end before the other starts."""
-        return a in self._before(b) or b in self._before(a)
+        return bool(self.events.path(min(a, b), max(a, b)))
 
     @property
     def order(self) -> list[Before]:
         """For every operation the ones it needs and the ones it makes room for."""
         if len(self._order) != len(self.operations):
             self._order = order_of(self.operations)
-            self._ancestors.clear()
         return self._order
-
-    def _before(self, number: int) -> set[int]:
-        known = self.order  # clears the ancestors if operations were added
-        if number not in self._ancestors:
-            self._ancestors[number] = ancestors(known, number)
-        return self._ancestors[number]
 
     @property
     def events(self) -> EventGraph:
@@ -326,90 +321,20 @@ class Trace(Recorder):
 
     # -- analyses ----------------------------------------------------------------------------------
 
-    def timeline(
-        self,
-        title: str = "",
-        length_s: float | None = None,
-        label: Callable[[Operation], str] = lambda operation: str(operation.number),
-        accent: Callable[[Operation], bool] = lambda operation: False,
-    ) -> Picture:
-        """The timeline: a row for each worker of each place, with the waits of the program on top.
-        `label` gives the text of a bar, where it fits, `accent` selects bars in another colour,
-        `length_s` is the length of the axis. ValueError if nothing ran."""
-        from d2lmini.profiler.draw import timeline_of
-
-        return timeline_of(self, title, length_s, label, accent)
-
-    def graph(self, lines: bool = True) -> Picture:
-        """The dependency graph, as a picture that prints as text, with the line that issued each
-        operation if `lines`. ValueError for no operation, or for too many."""
-        from d2lmini.profiler.draw import graph_of
-
-        return graph_of(self, lines)
-
-    def summary(self, by: str = "operation") -> Summary:
-        """Count, duration and rates of each operation, or of each line that issued operations
-        (by="line"), at each place; the longest total first."""
-        return summary_of(self, by)
-
-    def account(self, cores: int | None = None) -> Account:
-        """The wall time as a sum of parts by cause; see `profiler.account`. `cores` of the machine,
-        by default those of the recording process."""
-        from d2lmini.profiler.account import account_of
-
-        return account_of(self, cores or self.cores or None)
+    summary = summary_of
+    timeline, graph = timeline_of, graph_of
+    account, bounds, replay = account_of, bounds_of, replay_of
+    explain = explain_pair
+    save = save_trace
 
     def off_cpu(self) -> dict[int, OffCpu]:
         """For each operation whose CPU time is known, by its number: how long it did not compute,
         by cause; see `profiler.evidence`."""
         return self.cpu.off_cpu(self.operations)
 
-    def bounds(self) -> ScheduleBounds:
-        """How short the run could have been: work over workers, the longest chain, the links, and
-        Graham's bound; prints as a sentence. ValueError if nothing ran."""
-        return bounds_of(self)
-
     def critical_path(self) -> CriticalPath:
         """The longest chain of operations, pushes and waits; prints as a table."""
         return CriticalPath(self)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the trace as JSON for ui.perfetto.dev and chrome://tracing, compressed if the name
-        ends in .gz. `d2lmini.profiler.load` gives the same trace again; of a predicted trace
-        without `recorded`. OSError if the system refuses."""
-        from d2lmini.profiler.trace_file import save
-
-        save(self, path)
-
-    def replay(
-        self,
-        workers: int | Mapping[str, int] | None = None,
-        devices: int | None = None,
-        link_gb_s: float | None = None,
-        without_wait_at: Any = None,
-    ) -> Trace:
-        """What if? Predict the trace of the program under changed conditions; its `recorded` is
-        this trace, its `prediction` the duration: for other workers or devices a band, of which the
-        trace shows one run. Without arguments the recorded run is predicted.
-
-        workers          threads of the CPU, or of each lane: {"cpu": 2, "gpu(0)": 1}
-        devices          number of GPUs, at most as many as recorded; the i-th becomes
-                         gpu(i % devices)
-        link_gb_s        GB/s of each link in each direction
-        without_wait_at  leave out the waits at "train.py:12", or line 12; a wait, a row of the
-                         ledger, or the operation that a wait is for; or several of these
-
-        MXNetError where an argument names what the trace does not have. `d2lmini.profiler.replay`
-        describes the method and its limits."""
-        from d2lmini.profiler.replay import replay
-
-        return replay(self, workers, devices, link_gb_s, without_wait_at)
-
-    def explain(self, a: int | Operation, b: int | Operation) -> Explanation:
-        """Why two operations, or those of these numbers, can never overlap: the chain of reads,
-        writes and lines that forbids it in every legal schedule; prints as text. IndexError for an
-        unknown number, ValueError if `a` is `b`."""
-        return self.events.explain(a, b)
 
     def refuse(self, question: str) -> None:
         """MXNetError with the reason if the trace lacks what the question needs."""
@@ -417,22 +342,7 @@ class Trace(Recorder):
             raise MXNetError(f"{question}: the trace cannot tell: {self.lacks[question]}")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-        from d2lmini.profiler.draw import bundle
-
         return bundle(self)
-
-    def _resolve_waits(self) -> None:
-        """Find the operation of each wait: the last earlier operation that wrote the Var."""
-        writes: dict[int, list[int]] = {}
-        for operation in self.operations:
-            for serial in operation.writes:
-                writes.setdefault(serial, []).append(operation.number)
-        waits = self.waits
-        for i, wait in enumerate(waits):
-            if wait.operation < 0:
-                numbers = writes.get(wait.target or 0, [])
-                k = bisect_left(numbers, wait.pushed + 1)
-                waits[i] = wait._replace(operation=numbers[k - 1] if k else 0)
 
     def __str__(self) -> str:
         return timetable(self)
@@ -461,8 +371,8 @@ def _count_workers() -> dict[str, int]:
     return found
 
 
-class GpuTimes:
-    """Start and end times of operations on their GPUs, available once they are done.
+def _set_gpu_times(device: Any, found: list[tuple[Operation, Any, Any]]) -> None:
+    """Give the operations of a GPU the times of their begins and ends there.
 
     For the engine, an operation on a GPU is complete when its work is on a stream. So a trace puts
     a CUDA event before and after the work, and the GPU records the time at which the stream reaches
@@ -471,53 +381,21 @@ class GpuTimes:
     of the others are computed backward from it. The result is accurate to some ten microseconds.
     """
 
-    def __init__(self) -> None:
-        self._begun: dict[Operation | None, Any] = {}
-        self._found: list[tuple[Any, Any, Any, Any]] = []
+    def count_back() -> list[tuple[int, int]]:
+        now = device.lane_here().timestamp()
+        for event in (now, *(end for _, _, end in found)):
+            event.synchronize()
+        now_ns, ms_between = engine.current.clock(), device.xp.cuda.get_elapsed_time
+        return [
+            (now_ns - int(ms_between(begin, now) * 1e6), now_ns - int(ms_between(end, now) * 1e6))
+            for _, begin, end in found
+        ]
 
-    def issue(self, operation: Operation | None, lane: Any) -> None:
-        """Called before the work of an operation is put on a lane's stream."""
-        if operation is not None:
-            with suppress(Exception):  # of a failed GPU; the operation itself reports the error
-                self._begun[operation] = lane.timestamp()
-
-    def issued(self, operation: Operation | None, lane: Any) -> None:
-        """Called after the work of an operation is on the stream."""
-        if operation in self._begun:
-            begin = self._begun.pop(operation)
-            with suppress(Exception):
-                self._found.append((operation, lane.device, begin, lane.timestamp()))
-
-    def resolve(self) -> None:
-        """Set the GPU times of the operations; operations of a failed GPU keep the host's times."""
-        found, self._found = self._found, []
-        for device in {device for _, device, _, _ in found}:
-            # A failed GPU must not prevent the rest of the trace.
-            with suppress(Exception):
-                self._of_device(device, [(e, b, end) for e, d, b, end in found if d is device])
-
-    @staticmethod
-    def _of_device(device: Any, found: list[tuple[Operation, Any, Any]]) -> None:
-        def count_back() -> list[tuple[int, int]]:
-            now = device.lane_here().timestamp()
-            for event in (now, *(end for _, _, end in found)):
-                event.synchronize()
-            now_ns = engine.current.clock()
-            return [
-                (now_ns - _ns_between(device, begin, now), now_ns - _ns_between(device, end, now))
-                for _, begin, end in found
-            ]
-
-        for (operation, _, _), (began_ns, ended_ns) in zip(
-            found, device.ask(count_back, "profile")
-        ):
-            # The work cannot have started before it was issued.
-            operation.began_ns = max(began_ns, operation.began_ns)
-            operation.ended_ns = max(ended_ns, operation.began_ns)
-
-
-def _ns_between(device: Any, begin: Any, end: Any) -> int:
-    return int(device.xp.cuda.get_elapsed_time(begin, end) * 1e6)
+    times = device.ask(count_back, "profile")
+    for (operation, _, _), (began_ns, ended_ns) in zip(found, times):
+        # The work cannot have started before it was issued.
+        operation.began_ns = max(began_ns, operation.began_ns)
+        operation.ended_ns = max(ended_ns, operation.began_ns)
 
 
 class Profile(Scope):
@@ -548,9 +426,7 @@ def load(path: str | PathLike[str]) -> Trace:
     """Read a trace that `Trace.save` wrote (MXNet's `profiler.dump` too), or one of PyTorch's or
     JAX's profiler (the file, or its log directory); JSON, compressed or not. MXNetError, with the
     place in the file, if it is none of these or damaged; OSError if it cannot be read."""
-    from d2lmini.profiler.trace_file import load
-
-    return load(path, Trace())
+    return read_trace(path, Trace())
 
 
 def profile() -> Profile:

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -124,10 +124,7 @@ class LintFinding:
     instead: str
     times: int = 0
 
-    @property
-    def where(self) -> str:
-        """ "train.py:12: if loss < 1:" """
-        return callsite.describe(self.site)
+    where = callsite.where
 
     def __str__(self) -> str:
         why = f"waits for {self.awaited}. Instead: {self.instead}"
@@ -237,14 +234,21 @@ class WaitList(list[Wait]):
     def catch_up(self) -> None:
         """Make records of the values appended since."""
         with self._lock:
-            for _ in range(len(self.pending)):
-                self.append(self._wait(*self.pending.popleft()))
+            if self.pending:
+                writes: dict[int, list[int]] = defaultdict(list)
+                for operation in self._trace.operations:
+                    for serial in operation.writes:
+                        writes[serial].append(operation.number)
+                while self.pending:
+                    self.append(self._wait(writes, *self.pending.popleft()))
 
     def _wait(
-        self, kind: str, target: int | None, site: Site | None, call: CodeType | None,
-        recording: bool, thread: str, begin_ns: int, end_ns: int, pushed_at_end: int,
+        self, writes: dict[int, list[int]], kind: str, target: int | None, site: Site | None,
+        call: CodeType | None, recording: bool, thread: str, begin_ns: int, end_ns: int,
+        pushed_at_end: int,
     ) -> Wait:  # fmt: skip
-        """A hook's values as a record; the awaited operation is determined at the end."""
+        """A hook's values as a record; it was for the last earlier operation that `writes` the
+        Var."""
         operations = self._trace.operations
         # Of operations at the very same time, as on a virtual clock, none came after the end.
         pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=_pushed_ns)
@@ -253,7 +257,10 @@ class WaitList(list[Wait]):
             pushed -= 1
         name = callsite.name_of(call)
         instead = why_hidden(kind, name, recording)
-        return Wait(kind, target, -1, pushed, site, thread, begin_ns, end_ns, name, instead)
+        numbers = writes[target] if target is not None else []
+        k = bisect_right(numbers, pushed)
+        awaited = numbers[k - 1] if k else 0
+        return Wait(kind, target, awaited, pushed, site, thread, begin_ns, end_ns, name, instead)
 
 
 def _is_pushed_inside(operation: Operation, begin_ns: int) -> bool:
@@ -304,10 +311,7 @@ class Row:
         """True if the line does not say that it waits."""
         return self.instead is not None
 
-    @property
-    def where(self) -> str:
-        """The line, as in "train.py:12: s += float(l)", or "an unknown line"."""
-        return callsite.describe(self.site)
+    where = callsite.where
 
 
 class Ledger(list[Row]):
@@ -351,7 +355,15 @@ def ledger_of(trace: Trace) -> Ledger:
     """Sum up the waits of a trace by line and kind."""
     rows: dict[Any, Row] = {}  # by line and kind
     examples: dict[tuple[str, Site | None], Operation] = {}
-    held, graph = _find_held(trace), trace.events
+    graph = trace.events
+    held: dict[int, list[int]] = {}  # of each wait: what its thread issued next, up to the next
+    for events in graph.threads.values():
+        numbers: list[int] = []
+        for event in events:
+            if event.wait is not None:
+                numbers = held[event.at] = []
+            else:
+                numbers.append(event.pushed)
     lines = {site: callsite.same_line(site) for site in {wait.site for wait in trace.waits}}
     for i, wait in enumerate(trace.waits):
         key = lines[wait.site], wait.kind
@@ -372,19 +384,6 @@ def ledger_of(trace: Trace) -> Ledger:
         if numbers and row.held_first is None:
             row.held_first = trace[numbers[0]]
     return Ledger(rows.values(), trace.seconds)
-
-
-def _find_held(trace: Trace) -> dict[int, list[int]]:
-    """For each wait, by position: the operations its thread issued next, up to its next wait."""
-    held: dict[int, list[int]] = {}
-    for events in trace.events.threads.values():
-        numbers: list[int] = []
-        for event in events:
-            if event.wait is not None:
-                numbers = held[event.at] = []
-            else:
-                numbers.append(event.pushed)
-    return held
 
 
 def _could_run(trace: Trace, number: int, wait: Wait, done_ns: int) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.draw.picture import Drawing
-from d2lmini.draw.svg import Box, diagram, page, shorten
+from d2lmini.draw.svg import Box, diagram, shorten
 from d2lmini.graph.ir import Entry, Node, topological, variables_of
 from d2lmini.ops.fluent import shown_name, shown_with_number
 from d2lmini.symbol import naming
@@ -53,10 +53,10 @@ class Picture(Drawing):
             return " × ".join(map(str, shape)) if shape and is_known(shape) else ""
 
         number = {node: i for i, node in enumerate(shown)}
-        edges = [(number[e[0]], number[n]) for n in shown for e in n.sources if e[0] in number]
+        edges = {(number[e[0]], number[n]): True
+                 for n in shown for e in n.sources if e[0] in number}  # fmt: skip
         boxes = [box_of(node, folded, node in outputs, shape_of) for node in shown]
-        parts, width, height = diagram(boxes, edges)
-        svg = page(width + 40, height + 20, parts)
+        svg = diagram(boxes, edges, right=40, low=20)  # room for labels
         super().__init__(svg, f"picture of {', '.join(sorted(node.name for node in outputs))}")
 
     def _repr_svg_(self) -> str:

@@ -52,7 +52,6 @@ import importlib
 import sys
 import threading
 import weakref
-from base64 import b64encode
 from collections import deque
 from collections.abc import Sequence
 from html import escape
@@ -221,12 +220,8 @@ class Widget:
 
     def _still(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The output that remains: (data, metadata). The text does not depend on the picture."""
-        data: dict[str, Any] = {"text/plain": ""}
         picture = self.picture()
-        if picture is None:
-            return data, {}
-        image, size = picture._repr_png_()
-        return {**data, "image/png": b64encode(image).decode("ascii")}, {"image/png": size}
+        return ({"text/plain": ""}, {}) if picture is None else picture.bundle("")
 
     def _to_store(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The last picture, as HTML too if a view has reported."""

@@ -52,6 +52,7 @@ from d2lmini.draw.timeline import STYLES, timeline
 from d2lmini.engine.order import drop_implied, edges_of, order_of
 from d2lmini.engine.stepped_engine import SteppedOperation, Times
 from d2lmini.ops.fluent import shown_name
+from d2lmini.profiler.summary import align
 from d2lmini.widgets import stepper_play as words
 from d2lmini.widgets.base import Message, Widget
 from d2lmini.widgets.stepper_play import Playback
@@ -298,9 +299,7 @@ class Stepper(Widget):
             behind = f"after {', '.join(map(str, sorted(needs | room)))}" if needs | room else ""
             title = self.program.titles[x.number - 1]
             rows.append((title, behind, x.worker, self._when(x.number)))
-        widths = [max(len(row[i]) for row in rows) for i in range(3)]
-        lines = ["  ".join([*(c.ljust(w) for c, w in zip(r, widths)), r[3]]) for r in rows]
-        return "\n".join([f"stepper of {len(rows)} operations", *lines])
+        return "\n".join([f"stepper of {len(rows)} operations", *align(rows, "<<<<")])
 
 
 def _style(operation: SteppedOperation) -> str:

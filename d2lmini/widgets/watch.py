@@ -60,7 +60,7 @@ from d2lmini.draw.timeline import timeline
 from d2lmini.engine.core import Task
 from d2lmini.engine.order import Before, Ordering
 from d2lmini.ops.fluent import shown_name
-from d2lmini.profiler.draw import Rows, in_order, names_of, rows_of, span_of
+from d2lmini.profiler.draw import Rows, in_order, lanes_of, names_of, rows_of
 from d2lmini.profiler.records import Operation, Recorder, Wait
 from d2lmini.profiler.tracing import CLOSING
 from d2lmini.widgets.base import Message, Widget
@@ -284,11 +284,8 @@ class Watch(Widget):
         if not rows:
             return None
         begin_ns = min(row[0].began_ns for row in rows.values())
-        waits = [span_of(wait) for wait in list(self._recent.waits) if wait.end_ns > begin_ns]
-        lanes = [("front end", waits)] if waits else []
-        return timeline(
-            [*lanes, *zip(names_of(rows), (map(span_of, row) for row in rows.values()))], unit="ms"
-        )
+        waits = [wait for wait in list(self._recent.waits) if wait.end_ns > begin_ns]
+        return timeline(lanes_of(rows, waits), unit="ms")
 
     # -- its life ----------------------------------------------------------------------------------
 
@@ -366,18 +363,10 @@ class Watch(Widget):
             "operations": [self._operation(operation) for operation in ended],
             "waits": [[*self._wait(wait), wait.operation] for wait in waits],
             "samples": [self._sample(sample) for sample in samples],
-            "running": [
-                [
-                    x.number,
-                    shown_name(x.name),
-                    self._row(x),
-                    self._us(x.began_ns),
-                    self._line(x.site),
-                ]
-                for x in self._look.running
-            ],
+            "running": [[*self._place(x), self._us(x.began_ns), self._line(x.site)]
+                        for x in self._look.running],
             "waiting": [self._wait(wait) for wait in self._look.waiting],
-        }
+        }  # fmt: skip
         rows = in_order(self._rows)
         return {
             **told, "rows": [[self._index[key], name] for key, name in zip(rows, names_of(rows))],
@@ -388,10 +377,8 @@ class Watch(Widget):
 
     def _operation(self, x: WatchedOperation) -> list[Any]:
         times = map(self._us, (x.pushed_ns, x.ready_ns, x.began_ns, x.ended_ns))
-        return [
-            x.number, shown_name(x.name), self._row(x) if x.began_ns else -1, *times,
-            self._line(x.site), x.failure or "", *(after[-MOST_AFTER:] for after in x.after),
-        ]  # fmt: skip
+        after = (numbers[-MOST_AFTER:] for numbers in x.after)
+        return [*self._place(x), *times, self._line(x.site), x.failure or "", *after]
 
     def _wait(self, wait: Wait) -> list[Any]:
         begin, end = self._us(wait.begin_ns), self._us(wait.end_ns)
@@ -405,12 +392,13 @@ class Watch(Widget):
     def _us(self, ns: int) -> float:
         return (ns - self._recent.begin_ns) / 1e3
 
-    def _row(self, operation: WatchedOperation) -> int:
-        key = (operation.place, operation.worker)
-        if key not in self._index:
-            self._index[key] = len(self._index)
-            self._rows[key] = [operation]
-        return self._index[key]
+    def _place(self, operation: WatchedOperation) -> tuple[int, str, int]:
+        """Its number, its name, and the row where it ran."""
+        key, row = (operation.place, operation.worker), -1
+        if operation.began_ns:
+            self._rows.setdefault(key, [operation])
+            row = self._index.setdefault(key, len(self._index))
+        return operation.number, shown_name(operation.name), row
 
 
 def watch(keep: int = KEEP) -> Watch:

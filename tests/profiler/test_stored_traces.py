@@ -9,6 +9,7 @@ failed operations, and traces of PyTorch and JAX on a CPU;
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import random
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from d2lmini import MXNetError, cpu
+from d2lmini.base import callsite
 from d2lmini.profiler import Trace, load
 from d2lmini.profiler.replay import Recording
 
@@ -79,6 +82,78 @@ def test_a_stored_trace_is_saved_as_it_was_read(name: str, tmp_path: Path) -> No
     trace = load(FOLDER / f"{name}.json.gz")
     trace.save(tmp_path / "t.json")
     assert answers(load(tmp_path / "t.json")) == answers(trace)
+
+
+# -- files of earlier versions -------------------------------------------------------------------
+
+#: Files as 079a55d and 4c2ec34 wrote them.
+EARLIER = Path(__file__).parents[1] / "data/earlier_traces"
+
+
+def load_earlier(
+    path: Path, unknown: str = "when threads between operations did not compute"
+) -> Trace:
+    with pytest.warns(UserWarning, match=f"an earlier version saved this trace.* say {unknown}$"):
+        return load(path)
+
+
+@pytest.mark.parametrize(
+    "name", sorted({path.name for path in EARLIER.glob("*.gz")} - {"training.json.gz"})
+)
+def test_an_earlier_file_answers_as_its_records_do_today(name: str) -> None:
+    earlier, today = load_earlier(EARLIER / name), load(FOLDER / name)
+    assert answers(earlier) == answers(today)
+    for question in ("account", "off_cpu", "summary", "memory"):
+        assert str(getattr(earlier, question)()) == str(getattr(today, question)())
+    for records in ("waits", "notices", "copies"):
+        first, second = (
+            [(*one._replace(site=None), callsite.describe(one.site)) for one in getattr(t, records)]
+            for t in (earlier, today)
+        )
+        assert first == second
+
+
+def test_an_earlier_training_run_with_memory_roles_and_copies(tmp_path: Path) -> None:
+    trace = load_earlier(EARLIER / "training.json.gz")
+    changes = list(trace.memory)
+    assert len(changes) == 29 and sum(change.nbytes for change in changes) == 124
+    assert [copy.nbytes for copy in trace.copies] == [4, -4, 4, -4]
+    assert {callsite.describe(copy.site) for copy in trace.copies} == {"train.py:12: l.asnumpy()"}
+    report = trace.memory()[cpu()]
+    assert report.begin_bytes == 104 and report.peak_bytes == 424
+    assert report.roles == {
+        "weights": 72, "gradients": 72, "optimizer state": 0, "activations": 52, "other": 228,
+    }  # fmt: skip
+    trace.save(tmp_path / "t.json")
+    again = load(tmp_path / "t.json")
+    assert answers(again) == answers(trace) and str(again.account()) == str(trace.account())
+
+
+def test_what_an_earlier_file_does_not_say(tmp_path: Path) -> None:
+    tree, path = (
+        json.loads(gzip.decompress((EARLIER / "events.json.gz").read_bytes())),
+        tmp_path / "t.json",
+    )
+
+    def again() -> None:
+        path.write_text(json.dumps(tree))
+
+    tree["otherData"]["spans"] = [["MainThread", 10, 20, "gil"]]  # as the last of them had
+    again()
+    assert load(path).cpu.spans == [("MainThread", 10, 20, "blocked")]
+    first = next(e for e in tree["traceEvents"] if e.get("args", {}).get("reads"))
+    first["args"]["joined"] = first["args"]["reads"][:1]
+    again()
+    trace = load_earlier(path, "which arrays some operations came to read .*")
+    assert trace[first["args"]["number"]].reads == tuple(first["args"]["reads"][1:])
+    first["args"]["place"] = "rank 0 cpu"
+    again()
+    with pytest.raises(MXNetError, match=r"t\.json: a merged trace of several processes"):
+        load(path)
+    del tree["otherData"]["begin_ns"]
+    again()
+    with pytest.raises(MXNetError, match=r"t\.json: KeyError 'begin_ns': the file is not as it"):
+        load(path)
 
 
 if __name__ == "__main__":

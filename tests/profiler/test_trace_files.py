@@ -57,13 +57,6 @@ def test_what_is_no_trace_is_refused(tmp_path):
         load(tmp_path / "nowhere.json")
 
 
-def test_a_file_of_an_earlier_version_says_so(tmp_path):
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps({"otherData": {"producer": "d2lmini"}, "traceEvents": []}))
-    with pytest.raises(MXNetError, match="an earlier version of d2lmini saved it"):
-        load(path)
-
-
 # -- damaged files ---------------------------------------------------------------------------------
 
 
