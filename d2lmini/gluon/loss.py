@@ -98,7 +98,7 @@ class _Elementwise(_DeclaredLoss):
     _of_elements: Callable[..., Any]
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        loss = self._of_elements(F, pred, F.reshape_like(label, pred))
+        loss = self._of_elements(F, pred, _reshape_like(F, label, pred))
         return self._mean(F, loss, self._weight, sample_weight)
 
 
@@ -120,6 +120,11 @@ def _number(weight: Any) -> Any:
     return weight
 
 
+def _reshape_like(F: Any, x: Any, y: Any) -> Any:
+    """x in the shape of y. (Losses of one's own import it from here, as `_apply_weighting`.)"""
+    return F.reshape_like(x, y)
+
+
 def _softplus(F: Any, x: Any) -> Any:
     """log(1 + exp(x))."""
     return F.Activation(x, act_type="softrelu")
@@ -137,7 +142,7 @@ class L2Loss(_DeclaredLoss):
         half = 0.5 if self._weight is None else _number(self._weight) / 2
         if sample_weight is None:  # one op computes the whole loss: ops/softmax.py
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self.batch_axis)
-        label = F.reshape_like(label, pred)
+        label = _reshape_like(F, label, pred)
         loss = F.square(label - pred)
         return self._mean(F, loss, half, sample_weight)
 
@@ -180,7 +185,7 @@ class PoissonNLLLoss(_DeclaredLoss):
     def hybrid_forward(
         self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08
     ) -> Any:
-        target = F.reshape_like(target, pred)
+        target = _reshape_like(F, target, pred)
         if self.from_logits:
             loss = F.exp(pred) - target * pred
         else:
@@ -223,7 +228,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
         if self.sparse_label:
             loss = -F.pick(pred, label, axis=self.axis, keepdims=True)
         else:
-            label = F.reshape_like(label, pred)
+            label = _reshape_like(F, label, pred)
             loss = -F.sum(pred * label, axis=self.axis, keepdims=True)
         return self._mean(F, loss, self._weight, sample_weight)
 
@@ -242,7 +247,7 @@ class SigmoidBinaryCrossEntropyLoss(_DeclaredLoss):
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
     ) -> Any:
-        label = F.reshape_like(label, pred)
+        label = _reshape_like(F, label, pred)
         if self.from_sigmoid:
             yes = F.log(pred + 1e-12) * label
             if pos_weight is not None:
@@ -379,8 +384,8 @@ class TripletLoss(_DeclaredLoss):
     margin: float = 1
 
     def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
-        positive = F.reshape_like(positive, pred)
-        negative = F.reshape_like(negative, pred)
+        positive = _reshape_like(F, positive, pred)
+        negative = _reshape_like(F, negative, pred)
         gap = F.square(positive - pred) - F.square(negative - pred)
         loss = F.relu(F.sum(gap, axis=self.batch_axis, exclude=True) + self.margin)
         return _apply_weighting(F, loss, self._weight, None)
