@@ -246,10 +246,6 @@ def describe(site: Site | None) -> str:
     return f"{where}: {text}" if text else where
 
 
-#: The line of a record that has a `site`, as an attribute: "train.py:12: y = nd.dot(x, x)".
-where = property(lambda record: describe(record.site))
-
-
 def _cell_name(filename: str) -> str | None:
     """`In [3]` if the file is a notebook's cell, whose real name holds a process number."""
     ipython: Any = sys.modules.get("IPython")

@@ -146,7 +146,10 @@ class Operation:
         """Predicted bytes read and written."""
         return self.cost.nbytes
 
-    where = callsite.where
+    @property
+    def where(self) -> str:
+        """The line that issued it: "train.py:12: y = x + 1"."""
+        return callsite.describe(self.site)
 
     @property
     def line(self) -> str:

@@ -99,7 +99,10 @@ class LineAllocation:
     nbytes: int = 0
     arrays: int = 0
 
-    where = callsite.where
+    @property
+    def where(self) -> str:
+        """ "train.py:12: y = net(X)" """
+        return callsite.describe(self.site)
 
 
 @dataclass(slots=True)

@@ -124,7 +124,10 @@ class LintFinding:
     instead: str
     times: int = 0
 
-    where = callsite.where
+    @property
+    def where(self) -> str:
+        """ "train.py:12: if loss < 1:" """
+        return callsite.describe(self.site)
 
     def __str__(self) -> str:
         why = f"waits for {self.awaited}. Instead: {self.instead}"
@@ -311,7 +314,10 @@ class Row:
         """True if the line does not say that it waits."""
         return self.instead is not None
 
-    where = callsite.where
+    @property
+    def where(self) -> str:
+        """The line, as in "train.py:12: s += float(l)", or "an unknown line"."""
+        return callsite.describe(self.site)
 
 
 class Ledger(list[Row]):

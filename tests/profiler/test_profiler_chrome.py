@@ -31,14 +31,8 @@ from d2lmini.profiler.trace_file import FACTS
 PHASES = {
     "X": ({"ts", "dur"}, {"cat", "args"}),
     "i": ({"ts", "s"}, {"cat", "args"}),
-    "C": ({"ts", "args"}, {"cat"}),
-    "b": ({"ts", "id", "cat"}, {"args"}),
-    "e": ({"ts", "id", "cat"}, {"args"}),
     "M": ({"args"}, {"ts"}),
 }
-METADATA = {
-    "process_name": "name", "thread_name": "name",
-}  # fmt: skip
 
 
 def check(text: str) -> list[dict]:
@@ -56,7 +50,7 @@ def check(text: str) -> list[dict]:
         assert isinstance(event["name"], str) and event["name"]
         assert type(event["pid"]) is int and type(event["tid"]) is int
         if event["ph"] == "M":
-            assert set(event["args"]) == {METADATA[event["name"]]}
+            assert set(event["args"]) == {"name"}
             named[event["name"]].add((event["pid"], event["tid"]))
             continue
         assert type(event["ts"]) in (int, float)
@@ -66,8 +60,6 @@ def check(text: str) -> list[dict]:
             slices[event["pid"], event["tid"]].append(span)
         elif event["ph"] == "i":
             assert event["s"] in ("t", "p", "g")
-        elif event["ph"] == "C":
-            assert event["args"] and all(type(v) in (int, float) for v in event["args"].values())
     for event in events:
         if event["ph"] != "M":
             assert (event["pid"], event["tid"]) in named["thread_name"]

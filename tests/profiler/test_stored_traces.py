@@ -77,82 +77,47 @@ def test_a_stored_trace_answers_as_before(name: str) -> None:
     assert json.loads(json.dumps(answers(load(FOLDER / f"{name}.json.gz")))) == expected
 
 
-@pytest.mark.parametrize("name", ["virtual-gpus-0", "many_threads-threaded"])
-def test_a_stored_trace_is_saved_as_it_was_read(name: str, tmp_path: Path) -> None:
-    trace = load(FOLDER / f"{name}.json.gz")
-    trace.save(tmp_path / "t.json")
-    assert answers(load(tmp_path / "t.json")) == answers(trace)
-
-
-# -- files of earlier versions -------------------------------------------------------------------
-
-#: Files as 079a55d and 4c2ec34 wrote them.
+#: Files as 079a55d ("training") and 4c2ec34 wrote them.
 EARLIER = Path(__file__).parents[1] / "data/earlier_traces"
 
 
-def load_earlier(
-    path: Path, unknown: str = "when threads between operations did not compute"
-) -> Trace:
-    with pytest.warns(UserWarning, match=f"an earlier version saved this trace.* say {unknown}$"):
+def load_earlier(path: Path) -> Trace:
+    with pytest.warns(UserWarning, match="an earlier version saved this trace, and .* say w"):
         return load(path)
 
 
-@pytest.mark.parametrize(
-    "name", sorted({path.name for path in EARLIER.glob("*.gz")} - {"training.json.gz"})
-)
+@pytest.mark.parametrize("name", [x.name for x in EARLIER.glob("*.gz") if x.stem[:8] != "training"])
 def test_an_earlier_file_answers_as_its_records_do_today(name: str) -> None:
     earlier, today = load_earlier(EARLIER / name), load(FOLDER / name)
     assert answers(earlier) == answers(today)
     for question in ("account", "off_cpu", "summary", "memory"):
         assert str(getattr(earlier, question)()) == str(getattr(today, question)())
-    for records in ("waits", "notices", "copies"):
-        first, second = (
-            [(*one._replace(site=None), callsite.describe(one.site)) for one in getattr(t, records)]
-            for t in (earlier, today)
-        )
-        assert first == second
 
 
-def test_an_earlier_training_run_with_memory_roles_and_copies(tmp_path: Path) -> None:
+def test_an_earlier_training_run_is_saved_as_it_was_read(tmp_path: Path) -> None:
     trace = load_earlier(EARLIER / "training.json.gz")
-    changes = list(trace.memory)
-    assert len(changes) == 29 and sum(change.nbytes for change in changes) == 124
-    assert [copy.nbytes for copy in trace.copies] == [4, -4, 4, -4]
-    assert {callsite.describe(copy.site) for copy in trace.copies} == {"train.py:12: l.asnumpy()"}
+    assert callsite.describe(trace.copies[3].site) == "train.py:12: l.asnumpy()"
     report = trace.memory()[cpu()]
-    assert report.begin_bytes == 104 and report.peak_bytes == 424
-    assert report.roles == {
-        "weights": 72, "gradients": 72, "optimizer state": 0, "activations": 52, "other": 228,
-    }  # fmt: skip
+    sizes = report.begin_bytes, report.peak_bytes, *report.roles.values()
+    assert sizes == (104, 424, 72, 72, 0, 52, 228)
     trace.save(tmp_path / "t.json")
     again = load(tmp_path / "t.json")
     assert answers(again) == answers(trace) and str(again.account()) == str(trace.account())
 
 
 def test_what_an_earlier_file_does_not_say(tmp_path: Path) -> None:
-    tree, path = (
-        json.loads(gzip.decompress((EARLIER / "events.json.gz").read_bytes())),
-        tmp_path / "t.json",
-    )
-
-    def again() -> None:
-        path.write_text(json.dumps(tree))
-
+    path = tmp_path / "t.json"
+    tree = json.loads(gzip.decompress((EARLIER / "events.json.gz").read_bytes()))
+    args = next(e["args"] for e in tree["traceEvents"] if e.get("args", {}).get("reads"))
     tree["otherData"]["spans"] = [["MainThread", 10, 20, "gil"]]  # as the last of them had
-    again()
-    assert load(path).cpu.spans == [("MainThread", 10, 20, "blocked")]
-    first = next(e for e in tree["traceEvents"] if e.get("args", {}).get("reads"))
-    first["args"]["joined"] = first["args"]["reads"][:1]
-    again()
-    trace = load_earlier(path, "which arrays some operations came to read .*")
-    assert trace[first["args"]["number"]].reads == tuple(first["args"]["reads"][1:])
-    first["args"]["place"] = "rank 0 cpu"
-    again()
+    args["joined"] = args["reads"][:1]  # what it came to read after its push
+    path.write_text(json.dumps(tree))
+    trace = load_earlier(path)
+    assert trace.cpu.spans == [("MainThread", 10, 20, "blocked")]
+    assert trace[args["number"]].reads == tuple(args["reads"][1:])
+    args["place"] = "rank 0 cpu"
+    path.write_text(json.dumps(tree))
     with pytest.raises(MXNetError, match=r"t\.json: a merged trace of several processes"):
-        load(path)
-    del tree["otherData"]["begin_ns"]
-    again()
-    with pytest.raises(MXNetError, match=r"t\.json: KeyError 'begin_ns': the file is not as it"):
         load(path)
 
 
