@@ -175,7 +175,7 @@ ALIASES = {
         mod.Reshape(x, shape=(4, 2)) | mod.flatten(x) | mod.squeeze(x) | mod.expand_dims(x, axis=0)
         mod.transpose(x) | mod.concat(x, dim=0) | mod.stack(x) | mod.add_n(x) | mod.identity(x)
         mod.BlockGrad(x) | mod.stop_gradient(x) | mod.Cast(x, 'float32')
-        mod.cast_storage(x, 'default') | mod.slice(x, (0, 0), (2, 4)) | mod.split(x, 1, axis=0)
+        mod.slice(x, (0, 0), (2, 4)) | mod.split(x, 1, axis=0)
         mod.SliceChannel(x, num_outputs=2, axis=0) | mod.concatenate([x])
         mod.make_loss(x) | mod.Dropout(x) | mod.Dropout(x, p=0) | mod.clip(x, -100, 100) | x+0 | x*1
         mod.reshape_like(x, mod.zeros((4, 2))) | mod.broadcast_to(x, (2, 4))
