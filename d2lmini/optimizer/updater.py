@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
+from d2lmini.base.families import REQUIRED
 from d2lmini.device import roles
 from d2lmini.ndarray import NDArray, array, serialize
 from d2lmini.optimizer.optimizer import Optimizer
@@ -316,6 +317,7 @@ def _attributes(described: Any, owner: Any) -> dict[str, Any]:
         raise damage_error(f"an attribute of {name} is not as it is written: {problem}") from None
     for key, value in values.items():
         of_class = getattr(type(owner), key, None)
+        of_class = None if of_class is REQUIRED else of_class  # a field without a default
         if key.startswith("__") or callable(of_class) or isinstance(of_class, property):
             raise damage_error(f"{name} has no attribute {key[:100]!r} to set")
         wanted = getattr(owner, key, None)
