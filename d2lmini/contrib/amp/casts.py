@@ -19,6 +19,7 @@ in MXNet 1.9.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,64 +29,34 @@ from d2lmini.base.scopes import Standing
 from d2lmini.contrib.amp import lists
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.dispatch import apply, apply_with_casts
-from d2lmini.ops.core import Modes, Op, registry
+from d2lmini.ops.core import Modes, Op, as_dtype
 from d2lmini.ops.create import amp_cast, amp_multicast, is_castable
 from d2lmini.symbol import Symbol
-
-Conditions = Sequence[tuple[str, str, Sequence[str]]]
 
 FLOAT32 = np.dtype("float32")
 
 
 class Casts:
-    """Says which casts a call needs. A call of the object returns the inputs with casts.
+    """Casts the inputs of calls: those of `lists` with 16 bits to `target`, float16 or bfloat16.
 
-    target      float16 or bfloat16
-    kinds       op -> "low", "float32" or "widest"; "bound" of ops in no list, whose inputs are cast
-                to the widest dtype among those that must have one: PReLU's data and slopes
-    conditions  op -> (attribute, values) for which the inputs are cast to float32
+    AssertionError, as in MXNet, for another dtype; ImportError for bfloat16 without the package
+    ml_dtypes."""
 
-    low, float32: names of ops that replace the default lists; conditions: likewise.
-    AssertionError for a name that is no op, and for an op in two lists."""
-
-    def __init__(
-        self,
-        target: Any = "float16",
-        low: Sequence[str] | None = None,
-        conditions: Conditions | None = None,
-        float32: Sequence[str] | None = None,
-    ):
-        self.target = lists.check_target(target)
-        self.kinds = dict(lists.kinds())
-        given = {"low": _ops(low), "float32": _ops(float32)}
-        both = (given["low"] or set()) & (given["float32"] or set())
-        assert not both, (
-            "Ops cannot be in two or more lists. Common ops in target_dtype_ops and fp32_ops "
-            f"{sorted(op.name for op in both)}"
+    def __init__(self, target: Any):
+        dtype = None
+        with suppress(TypeError):
+            dtype = as_dtype(target)
+        assert dtype is not None and dtype.name in ("float16", "bfloat16"), (
+            "AMP currently supports only float16 or bfloat16 as a target_dtype, got "
+            f"{getattr(target, '__name__', target)!r}"
         )
-        for kind, ops in given.items():
-            if ops is not None:
-                self.kinds = {op: k for op, k in self.kinds.items() if k != kind or not op.in_mxnet}
-        for kind, ops in given.items():
-            self.kinds.update(dict.fromkeys(ops or (), kind))
-        self.kinds = {**dict.fromkeys(lists.bound(), "bound"), **self.kinds}
-        if conditions is None:
-            conditions = lists.list_conditional_fp32_ops(self.target)
-        self.conditions = {
-            _op(name): (attribute, tuple(values)) for name, attribute, values in conditions
-        }
-
-    def kind_of(self, op: Op, attrs: dict[str, Any]) -> str | None:
-        """The kind of a call, or None for no casts."""
-        if op in self.conditions:
-            attribute, values = self.conditions[op]
-            if str(attrs.get(attribute)) in values:
-                return "float32"
-        return self.kinds.get(op)
+        self.target = dtype
+        self.kinds = lists.kinds()
 
     def __call__(self, op: Op, inputs: tuple, attrs: dict[str, Any]) -> tuple:
         """The inputs of a call, cast where needed."""
-        kind = self.kind_of(op, attrs)
+        attribute, values = lists.CONDITIONAL.get(op.name, ("", ()))
+        kind = "float32" if str(attrs.get(attribute)) in values else self.kinds.get(op)
         if kind is None or not inputs or inputs[0].is_np:
             return inputs
         if op.variadic:
@@ -93,7 +64,8 @@ class Casts:
         if kind in ("low", "float32"):
             target = self.target if kind == "low" else FLOAT32
             return tuple([_cast(x, target) for x in inputs])
-        places = bound_places(kind, op, inputs)
+        places = range(len(inputs)) if kind == "widest" else op.of_one_dtype(len(inputs))
+        places = [i for i in places if inputs[i] is not None]
         together = [inputs[i] for i in places]
         if len(together) < 2:
             return inputs
@@ -103,12 +75,6 @@ class Casts:
             together = [_cast(x, FLOAT32) for x in together]
         cast = dict(zip(places, together))
         return tuple([cast.get(i, x) for i, x in enumerate(inputs)])
-
-
-def bound_places(kind: str, op: Op, inputs: Sequence[Any]) -> list[int]:
-    """The positions of the inputs that a call of this kind casts to the widest dtype."""
-    places = range(len(inputs)) if kind == "widest" else op.of_one_dtype(len(inputs))
-    return [i for i in places if inputs[i] is not None]
 
 
 def _parts(x: Any) -> Sequence[Any]:
@@ -128,48 +94,24 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
     return amp_cast(x, dtype=dtype)
 
 
-def _ops(names: Sequence[str] | None) -> set[Op] | None:
-    return None if names is None else {_op(name) for name in names}
-
-
-def _op(name: str) -> Op:
-    op = registry.get(name)
-    assert op is not None, (
-        f"{name!r} is no op; amp.list_lp16_ops, list_fp32_ops, list_widest_type_cast and "
-        "list_conditional_fp32_ops have the names"
-    )
-    return op
-
-
 class Scope(Standing):
     """What `init` returns: leaving the scope restores what was set before."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.undo.append(partial(_set, current()))
+        self.undo.append(partial(_set, Modes.casting))
 
 
-def _set(casts: Casts | None) -> None:
+def _set(casts: Any) -> None:
     Modes.casting = casts
     NDArray._apply = staticmethod(apply if casts is None else apply_with_casts)
 
 
-def current() -> Casts | None:
-    """The casts in force; None if mixed precision is off."""
-    casts: Any = Modes.casting
-    return casts
-
-
-def init(
-    target_dtype: Any = "float16",
-    target_precision_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: Conditions | None = None,
-    fp32_ops: Sequence[str] | None = None,
-) -> Scope:
+def init(target_dtype: Any = "float16") -> Scope:
     """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
 
-    target_dtype: 'float16' or 'bfloat16'. target_precision_ops, conditional_fp32_ops, fp32_ops
-    replace the lists `list_lp16_ops`, `list_conditional_fp32_ops` and `list_fp32_ops`.
+    target_dtype: 'float16' or 'bfloat16'; `lists.py` has the ops that are cast to this dtype.
+    (MXNet's other arguments, which replace its lists, are left out.)
 
     Two additions to MXNet: `with amp.init(): ...` restores at its end what was set before, and
     `amp.init(None)` turns mixed precision off. A second call replaces the first (MXNet ignores it).
@@ -178,10 +120,9 @@ def init(
     Arrays get the casts of all lists; MXNet 1.9.1 casts arrays only for the low and the widest
     lists, and Symbols for all, so that there a hybridized net differs from an eager one.
 
-    AssertionError for another dtype, for a name that is no op, and for an op in two lists.
+    AssertionError for another dtype.
     """
-    lists = target_precision_ops, conditional_fp32_ops, fp32_ops
-    casts = None if target_dtype is None else Casts(target_dtype, *lists)
+    casts = None if target_dtype is None else Casts(target_dtype)
     scope = Scope()
     scope.install(partial(_set, casts))
     return scope

@@ -3,13 +3,13 @@
     low         inputs are cast to 16 bits: products, which gain most and lose little
     float32     inputs are cast to float32: exponentials, sums, norms, losses
     widest      inputs of several dtypes are cast to the widest of them
+    bound       in no list of MXNet's: only the inputs that must have one dtype are cast to the
+                widest of theirs (PReLU's data and slopes)
     conditional float32, if an attribute has one of some values
     any         no cast: the op computes in the dtype that it gets
 
->>> list_conditional_fp32_ops()
-[('Activation', 'act_type', ['softrelu']), ('LeakyReLU', 'act_type', ['elu', 'selu'])]
->>> "softmax" in list_fp32_ops(), "add_n" in list_widest_type_cast()
-(True, True)
+>>> kinds()[registry["softmax"]], kinds()[registry["add_n"]]
+('float32', 'widest')
 
 The first two lists and the conditional one are lists here too. The others follow from what ops
 declare: the ops on two arrays of a family (`elementwise.py`) need one dtype, and so are in the list
@@ -18,14 +18,10 @@ of the widest; all other ops of MXNet compute in any dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
-from typing import Any
-
-import numpy as np
 
 from d2lmini.ops import fluent  # noqa: F401  (all ops are declared)
-from d2lmini.ops.core import Op, as_dtype, registry
+from d2lmini.ops.core import Op, registry
 
 _LOW = "Convolution Deconvolution FullyConnected RNN"
 
@@ -43,81 +39,30 @@ _FLOAT32 = """
 # Besides the ops on two arrays.
 _WIDEST = "add_n concat stack dot batch_dot where"
 
-_CONDITIONAL = (
-    ("Activation", "act_type", ("softrelu",)),
-    ("LeakyReLU", "act_type", ("elu", "selu")),
-)
+#: Ops whose inputs are cast to float32 if the attribute has one of the values.
+CONDITIONAL = {
+    "Activation": ("act_type", ("softrelu",)),
+    "LeakyReLU": ("act_type", ("elu", "selu")),
+}
 
 # d2lmini's own ops that Gluon's layers and losses call, and the kind of the ops they stand for.
 _OWN = {"_softmax_cross_entropy": "float32", "_squared_error": "float32", "_rnn_layer": "low"}
-
-
-def check_target(target_dtype: Any) -> np.dtype:
-    """The dtype; AssertionError, as in MXNet, unless it is float16 or bfloat16. ImportError for
-    bfloat16 without the package ml_dtypes."""
-    try:
-        dtype = as_dtype(target_dtype)
-    except TypeError:
-        dtype = None
-    assert dtype is not None and dtype.name in ("float16", "bfloat16"), (
-        "AMP currently supports only float16 or bfloat16 as a target_dtype, got "
-        f"{getattr(target_dtype, '__name__', target_dtype)!r}"
-    )
-    return dtype
 
 
 @cache
 def kinds() -> dict[Op, str]:
     """The kind of each op, for all ops that may need a cast, without conditional ones."""
     found = {registry[name]: kind for name, kind in _OWN.items()}
-    for op in _all_ops():
-        if op.family is not None and op.arity == 2 and op.in_mxnet:
+    for op in registry.values():
+        if op.in_mxnet and op.family is not None and op.arity == 2:
             found[op] = "widest"
+        elif (
+            op.in_mxnet
+            and (op.rule or op.random)
+            and not op.mutates
+            and len(op.of_one_dtype(2)) > 1
+        ):
+            found[op] = "bound"
     for kind, names in (("widest", _WIDEST), ("low", _LOW), ("float32", _FLOAT32)):
         found.update({registry[name]: kind for name in names.split()})
     return found
-
-
-@cache
-def bound() -> list[Op]:
-    """The ops of several inputs that must have one dtype, without those that update weights."""
-    return [
-        op
-        for op in _all_ops()
-        if op.in_mxnet and (op.rule or op.random) and len(op.of_one_dtype(2)) > 1 and not op.mutates
-    ]
-
-
-def _all_ops() -> Iterable[Op]:
-    return {op.name: op for op in registry.values()}.values()
-
-
-def _names(kind: str) -> list[str]:
-    found = [op.mxnet_name for op, its_kind in kinds().items() if its_kind == kind and op.in_mxnet]
-    return [name for name in found if name is not None]
-
-
-def list_lp16_ops(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to `target_dtype`. AssertionError for a bad dtype,
-    here and in the other lists."""
-    check_target(target_dtype)
-    return _names("low")
-
-
-def list_fp32_ops(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to float32."""
-    check_target(target_dtype)
-    return _names("float32")
-
-
-def list_conditional_fp32_ops(target_dtype: Any = "float16") -> list[tuple[str, str, list[str]]]:
-    """(op, attribute, values): ops whose inputs are cast to float32 if the attribute has one of the
-    values."""
-    check_target(target_dtype)
-    return [(op, attribute, list(values)) for op, attribute, values in _CONDITIONAL]
-
-
-def list_widest_type_cast(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to the widest of their dtypes."""
-    check_target(target_dtype)
-    return _names("widest")
