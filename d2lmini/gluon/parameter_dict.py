@@ -19,6 +19,7 @@ the net's files.
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -149,12 +150,12 @@ class ParameterDict(dict[str, Parameter]):
         force_reinit: bool = False,
     ) -> None:  # fmt: skip
         """Initialize all parameters, each with its own initializer, else with `init` (Uniform).
-        `verbose` logs the initializers; see Parameter.initialize."""
+        `verbose` logs which; see Parameter.initialize."""
         init = initializer.create(init)
-        if verbose:
-            init.set_verbosity(verbose=verbose)
         for parameter in self.values():
             parameter.initialize(None, ctx, init, force_reinit)
+            if verbose:
+                logging.info("Initialized %s as %s", parameter.name, parameter.init or init)
 
     def zero_grad(self) -> None:
         """Set all gradients to zeros."""
