@@ -70,25 +70,18 @@ class Loss(HybridBlock):
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
 
-class _Declared(Layer, Loss):
-    """Base class of losses with declared arguments."""
-
-    weight: float | None
-    batch_axis: int
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        _, more = self._take(args, kwargs)
-        Loss.__init__(self, self.weight, self.batch_axis, **more)
-        self._build()
-
-
-class _DeclaredLoss(_Declared):
-    """Base class of losses with these two arguments, by default after all others."""
+class _DeclaredLoss(Layer, Loss):
+    """Base class of losses with declared arguments: these two, by default after all others."""
 
     _places: ClassVar[dict[str, int]] = {"weight": 1, "batch_axis": 1}
 
     weight: float | None = None
     batch_axis: int = 0
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        _, more = self._take(args, kwargs)
+        Loss.__init__(self, self.weight, self.batch_axis, **more)
+        self._build()
 
 
 class _Elementwise(_DeclaredLoss):
@@ -275,7 +268,7 @@ class KLDivLoss(_DeclaredLoss):
         return F.sum(loss, axis=self.batch_axis, exclude=True)
 
 
-class CTCLoss(_Declared):
+class CTCLoss(Loss):
     """-log of the probability that the predictions spell the label, summed over all alignments.
 
     pred: scores, (N, T, C) with layout "NTC" or (T, N, C) with "TNC"; the last class is the blank.
@@ -284,28 +277,25 @@ class CTCLoss(_Declared):
     sample_weight (N,). Raises ValueError for another layout. See `nd.CTCLoss`.
     """
 
-    layout: str = "NTC"
-    label_layout: str = "NT"
-    weight: float | None = None
-
-    @property
-    def batch_axis(self) -> int:  # type: ignore[override]
-        """The axis of the examples in the labels."""
-        return self.label_layout.find("N")
-
-    def _build(self) -> None:
-        if self.layout not in ("NTC", "TNC"):
-            raise ValueError(f"layout of pred is 'NTC' or 'TNC', got {self.layout!r}")
-        if self.label_layout not in ("NT", "TN"):
-            raise ValueError(f"label_layout is 'NT' or 'TN', got {self.label_layout!r}")
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None,
+        **kwargs: Any,
+    ):  # fmt: skip
+        if layout not in ("NTC", "TNC") or label_layout not in ("NT", "TN"):
+            raise ValueError(
+                "CTCLoss: layout is 'NTC' or 'TNC', and label_layout is 'NT' or 'TN'; got "
+                f"{layout!r} and {label_layout!r}"
+            )
+        super().__init__(weight, label_layout.find("N"), **kwargs)
+        self._layout, self._label_layout = layout, label_layout
 
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, pred_lengths: Any = None, label_lengths: Any = None,
         sample_weight: Any = None,
     ) -> Any:  # fmt: skip
-        if self.layout == "NTC":
+        if self._layout == "NTC":
             pred = F.swapaxes(pred, 0, 1)
-        if self.label_layout == "TN":
+        if self._label_layout == "TN":
             label = F.swapaxes(label, 0, 1)
         lengths = [length for length in (pred_lengths, label_lengths) if length is not None]
         loss = F.CTCLoss(

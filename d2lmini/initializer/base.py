@@ -110,15 +110,9 @@ class Initializer:
         own = desc.attrs.get("__init__")
         if own:
             create(own)._init_weight(desc, arr)
-        else:
-            self._fill_by_name(desc, arr)
-
-    def _fill_by_name(self, name: str, arr: NDArray) -> None:
-        for end, method in _BY_END.items():
-            if name.endswith(end):
-                getattr(self, method)(name, arr)
-                return
-        self._init_default(name, arr)
+            return
+        methods = [method for end, method in _BY_END.items() if desc.endswith(end)]
+        getattr(self, methods[0] if methods else "_init_default")(desc, arr)
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         raise NotImplementedError(
