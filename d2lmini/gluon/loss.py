@@ -38,7 +38,7 @@ from math import pi
 from typing import Any, ClassVar
 
 from d2lmini.base import numeric_types
-from d2lmini.gluon.hybrid_block import HybridBlock, Layer
+from d2lmini.gluon.hybrid_block import Layer
 
 __all__ = [
     "CTCLoss", "CosineEmbeddingLoss", "HingeLoss", "HuberLoss", "KLDivLoss", "L1Loss", "L2Loss",
@@ -48,7 +48,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Loss(HybridBlock):
+class Loss(Layer):
     """The base class of losses.
 
     weight: a number that multiplies all losses, or None. batch_axis: the axis of the examples. Most
@@ -56,32 +56,24 @@ class Loss(HybridBlock):
     gives one weight for each example.
     """
 
-    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self._weight = weight
-        self._batch_axis = batch_axis
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
-
-    def _mean(self, F: Any, loss: Any, weight: float | None, sample_weight: Any) -> Any:
-        """Mean of the weighted losses over all axes but the batch's: (N, ...) -> (N,)."""
-        loss = _apply_weighting(F, loss, weight, sample_weight)
-        return F.mean(loss, axis=self._batch_axis, exclude=True)
-
-
-class _DeclaredLoss(Layer, Loss):
-    """Base class of losses with declared arguments: these two, by default after all others."""
-
-    _places: ClassVar[dict[str, int]] = {"weight": 1, "batch_axis": 1}
+    _places: ClassVar[dict[str, int]] = {"weight": -1, "batch_axis": -1}
 
     weight: float | None = None
     batch_axis: int = 0
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        _, more = self._take(args, kwargs)
-        Loss.__init__(self, self.weight, self.batch_axis, **more)
-        self._build()
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_axis={self.batch_axis}, w={self.weight})"
+
+    def _mean(self, F: Any, loss: Any, weight: float | None, sample_weight: Any) -> Any:
+        """Mean of the weighted losses over all axes but the batch's: (N, ...) -> (N,)."""
+        loss = _apply_weighting(F, loss, weight, sample_weight)
+        return F.mean(loss, axis=self.batch_axis, exclude=True)
+
+
+class _DeclaredLoss(Loss):
+    """Base class of the losses below: weight and batch_axis come after all other arguments."""
+
+    _places = {"weight": 1, "batch_axis": 1}
 
 
 class _Elementwise(_DeclaredLoss):
@@ -92,7 +84,7 @@ class _Elementwise(_DeclaredLoss):
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = self._of_elements(F, pred, F.reshape_like(label, pred))
-        return self._mean(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss, self.weight, sample_weight)
 
 
 def _apply_weighting(F: Any, loss: Any, weight: Any = None, sample_weight: Any = None) -> Any:
@@ -127,7 +119,7 @@ class L2Loss(_DeclaredLoss):
     weight: float | None = 1.0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        half = 0.5 if self._weight is None else _number(self._weight) / 2
+        half = 0.5 if self.weight is None else _number(self.weight) / 2
         if sample_weight is None:  # one op computes the whole loss: ops/softmax.py
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self.batch_axis)
         label = F.reshape_like(label, pred)
@@ -182,7 +174,7 @@ class PoissonNLLLoss(_DeclaredLoss):
             # Stirling: target! is about sqrt(2 pi target) (target / e)^target.
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
             loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        loss = _apply_weighting(F, loss, self.weight, sample_weight)
         return F.mean(loss).reshape(()) if loss.is_np else F.mean(loss)
 
 
@@ -209,7 +201,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
             return F._internal._softmax_cross_entropy(
                 pred, label, axis=self.axis, sparse_label=self.sparse_label,
                 batch_axis=self.batch_axis,
-                scale=1.0 if self._weight is None else _number(self._weight),
+                scale=1.0 if self.weight is None else _number(self.weight),
             )  # fmt: skip
         if not self.from_logits:
             pred = F.log_softmax(pred, axis=self.axis)
@@ -218,7 +210,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
         else:
             label = F.reshape_like(label, pred)
             loss = -F.sum(pred * label, axis=self.axis, keepdims=True)
-        return self._mean(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss, self.weight, sample_weight)
 
 
 class SigmoidBinaryCrossEntropyLoss(_DeclaredLoss):
@@ -246,7 +238,7 @@ class SigmoidBinaryCrossEntropyLoss(_DeclaredLoss):
         else:
             factor = 1 + F.broadcast_mul(label, pos_weight - 1)
             loss = pred - pred * label + factor * (_softplus(F, -F.abs(pred)) + F.relu(-pred))
-        return self._mean(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss, self.weight, sample_weight)
 
 
 class KLDivLoss(_DeclaredLoss):
@@ -264,7 +256,7 @@ class KLDivLoss(_DeclaredLoss):
         if not self.from_logits:
             pred = F.log_softmax(pred, axis=self.axis)
         loss = label * (F.log(label + 1e-12) - pred)
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        loss = _apply_weighting(F, loss, self.weight, sample_weight)
         return F.sum(loss, axis=self.batch_axis, exclude=True)
 
 
@@ -302,7 +294,7 @@ class CTCLoss(Loss):
             pred, label, *lengths, use_data_lengths=pred_lengths is not None,
             use_label_lengths=label_lengths is not None, blank_label="last",
         )  # fmt: skip
-        return _apply_weighting(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self.weight, sample_weight)
 
 
 # -- a predicted sign ---------------------------------------------------------------------------
@@ -373,7 +365,7 @@ class TripletLoss(_DeclaredLoss):
         negative = F.reshape_like(negative, pred)
         gap = F.square(positive - pred) - F.square(negative - pred)
         loss = F.relu(F.sum(gap, axis=self.batch_axis, exclude=True) + self.margin)
-        return _apply_weighting(F, loss, self._weight, None)
+        return _apply_weighting(F, loss, self.weight, None)
 
 
 class CosineEmbeddingLoss(_DeclaredLoss):
@@ -399,7 +391,7 @@ class CosineEmbeddingLoss(_DeclaredLoss):
         one = F.ones_like(label)  # comparisons by ops, since == of an np.ndarray gives bool
         near = F.broadcast_mul(F.broadcast_equal(label, one), 1 - cosine)
         loss = near + F.broadcast_mul(F.broadcast_equal(label, -one), apart)
-        return _apply_weighting(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self.weight, sample_weight)
 
 
 class SDMLLoss(_DeclaredLoss):

@@ -115,7 +115,6 @@ class Trainer:
         """Make the next step set up the KVStore: at first, and after the user has set weights."""
         self._kv_initialized = False
         self._kvstore: Any = None
-        self._distributed: bool | None = None
         self._spans_processes = False
         self._update_on_kvstore: bool | None = None
         self._params_to_init: list[Parameter] = list(self._params)
@@ -130,7 +129,6 @@ class Trainer:
             self._kvstore = wanted
         else:
             raise TypeError(f"kvstore: expected a name, a KVStore or None, got {wanted!r}")
-        self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
         self._spans_processes = self._kvstore is not None and self._kvstore.spans_processes
         if self._spans_processes:
             self._kvstore.names = {i: param.name for i, param in enumerate(self._params)}

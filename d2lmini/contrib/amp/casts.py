@@ -64,8 +64,9 @@ class Casts:
         if kind in ("low", "float32"):
             target = self.target if kind == "low" else FLOAT32
             return tuple([_cast(x, target) for x in inputs])
-        places = range(len(inputs)) if kind == "widest" else op.of_one_dtype(len(inputs))
-        places = [i for i in places if inputs[i] is not None]
+        n = len(inputs)
+        bound = range(n) if kind == "widest" else op.of_one_dtype(n)
+        places = [i for i in bound if inputs[i] is not None]
         together = [inputs[i] for i in places]
         if len(together) < 2:
             return inputs
