@@ -126,7 +126,7 @@ def test_errors_of_load(saved, tmp_path):
             like(**shapes).load(path)
     like(**both, gamma=(1,)).load(path, allow_missing=True)
     like(weight=(2, 3)).load(path, ignore_extra=True)
-    with pytest.raises(AssertionError, match="'net_weight' is missing .* 'foo_net_weight'"):
+    with pytest.raises(AssertionError, match=r"'net_weight' is missing .* 'foo_net_weight'"):
         like(**both).load(path, restore_prefix="foo_")
     there = like(**both)
     there.initialize(ctx=cpu(1))

@@ -41,7 +41,7 @@ _cell = rnn.ZoneoutCell(rnn.RNNCell(2))
 SCOPES: dict[str, Callable[[], object]] = {
     "autograd.scopes.scope": autograd.record,
     "context.Context": lambda: mx.cpu(1),
-    "contrib.amp.casts.Scope": amp.init,
+    "contrib.amp.casts.init": amp.init,
     "d2l.links.traffic": links.traffic,
     "d2l.training_memory.dry_run": training_memory.dry_run,
     "device.blas._SingleThreadScope": blas.alone,

@@ -95,20 +95,12 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
     return amp_cast(x, dtype=dtype)
 
 
-class Scope(Standing):
-    """What `init` returns: leaving the scope restores what was set before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.undo.append(partial(_set, Modes.casting))
-
-
 def _set(casts: Any) -> None:
     Modes.casting = casts
     NDArray._apply = staticmethod(apply if casts is None else apply_with_casts)
 
 
-def init(target_dtype: Any = "float16") -> Scope:
+def init(target_dtype: Any = "float16") -> Standing:
     """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
 
     target_dtype: 'float16' or 'bfloat16'; `lists.py` has the ops that are cast to this dtype.
@@ -124,6 +116,7 @@ def init(target_dtype: Any = "float16") -> Scope:
     AssertionError for another dtype.
     """
     casts = None if target_dtype is None else Casts(target_dtype)
-    scope = Scope()
+    scope = Standing()
+    scope.undo.append(partial(_set, Modes.casting))
     scope.install(partial(_set, casts))
     return scope

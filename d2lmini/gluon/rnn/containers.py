@@ -193,8 +193,6 @@ class ModifierCell(_Composite, HybridRecurrentCell):
     The inner cell must not be called directly any more. Subclasses define `hybrid_forward`.
     """
 
-    _modifier = "DropoutCell"
-
     def __init__(self, base_cell: Any):
         assert not base_cell._modified, (
             f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
