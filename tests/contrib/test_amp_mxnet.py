@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from oracle import Oracle
 
-from d2lmini.contrib.amp.lists import CONDITIONAL, kinds
+from d2lmini.contrib.amp.casts import CONDITIONAL, kinds
 from d2lmini.ops.core import registry
 
 KINDS = {"lp16_ops": "low", "fp32_ops": "float32", "widest_type_cast": "widest"}

@@ -1,7 +1,6 @@
 """Automatic mixed precision: 16 bits where it is safe, float32 elsewhere, and scaled losses.
 
-lists           which precision each op gets
-casts           `init`: casts before ops
+casts           `init`: which precision each op gets, and casts before ops
 loss_scaler     `init_trainer`, `scale_loss`, `unscale`: gradients that float16 can hold
 
 >>> from d2lmini import autograd, gluon, nd

@@ -12,6 +12,23 @@ Parameters and gradients stay in float32: each call casts the weights it uses, a
 the cast goes back to float32. A call that needs no cast costs one look-up; while mixed precision is
 off, calls on arrays do not come here at all.
 
+The kinds of ops, by MXNet's lists and MXNet's names:
+
+    low         inputs are cast to 16 bits: products, which gain most and lose little
+    float32     inputs are cast to float32: exponentials, sums, norms, losses
+    widest      inputs of several dtypes are cast to the widest of them
+    bound       in no list of MXNet's: only the inputs that must have one dtype are cast to the
+                widest of theirs (PReLU's data and slopes)
+    conditional float32, if an attribute has one of some values
+    any         no cast: the op computes in the dtype that it gets
+
+>>> kinds()[registry["softmax"]], kinds()[registry["add_n"]]
+('float32', 'widest')
+
+The first two lists and the conditional one are lists here too. The others follow from what ops
+declare: the ops on two arrays of a family (`elementwise.py`) need one dtype, and so are in the list
+of the widest; all other ops of MXNet compute in any dtype.
+
 Gradient rules run without casts, in the dtypes of the forward pass. Arrays of `np` get no casts, as
 in MXNet 1.9.
 """
@@ -20,24 +37,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base.scopes import Standing
-from d2lmini.contrib.amp import lists
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.dispatch import apply, apply_with_casts
-from d2lmini.ops.core import Modes, Op, as_dtype
+from d2lmini.ops import fluent  # noqa: F401  (all ops are declared)
+from d2lmini.ops.core import Modes, Op, as_dtype, registry
 from d2lmini.ops.create import amp_cast, amp_multicast, is_castable
 from d2lmini.symbol import Symbol
+
+_LOW = "Convolution Deconvolution FullyConnected RNN"
+
+_FLOAT32 = """
+    arccos arcsin arctanh cosh sinh tan exp expm1 log log10 log2 log1p square reciprocal
+    rsqrt rcbrt gamma gammaln smooth_l1
+    _power _power_scalar _rpower_scalar broadcast_power _hypot _hypot_scalar broadcast_hypot
+    _rdiv_scalar
+    sum nansum prod mean norm argsort topk
+    softmax softmin log_softmax
+    InstanceNorm LayerNorm GroupNorm L2Normalization
+    SoftmaxOutput make_loss CTCLoss
+    linalg_gemm2"""
+
+# Besides the ops on two arrays.
+_WIDEST = "add_n concat stack dot batch_dot where"
+
+#: Ops whose inputs are cast to float32 if the attribute has one of the values.
+CONDITIONAL = {
+    "Activation": ("act_type", ("softrelu",)),
+    "LeakyReLU": ("act_type", ("elu", "selu")),
+}
+
+# d2lmini's own ops that Gluon's layers and losses call, and the kind of the ops they stand for.
+_OWN = {"_softmax_cross_entropy": "float32", "_squared_error": "float32", "_rnn_layer": "low"}
+
+
+@cache
+def kinds() -> dict[Op, str]:
+    """The kind of each op, for all ops that may need a cast, without conditional ones."""
+    found = {registry[name]: kind for name, kind in _OWN.items()}
+    for op in registry.values():
+        if op.in_mxnet and op.family is not None and op.arity == 2:
+            found[op] = "widest"
+        elif (
+            op.in_mxnet
+            and (op.rule or op.random)
+            and not op.mutates
+            and len(op.of_one_dtype(2)) > 1
+        ):
+            found[op] = "bound"
+    for kind, names in (("widest", _WIDEST), ("low", _LOW), ("float32", _FLOAT32)):
+        found.update({registry[name]: kind for name in names.split()})
+    return found
+
 
 FLOAT32 = np.dtype("float32")
 
 
 class Casts:
-    """Casts the inputs of calls: those of `lists` with 16 bits to `target`, float16 or bfloat16.
+    """Casts the inputs of calls: those of kind low to `target`, float16 or bfloat16.
 
     AssertionError, as in MXNet, for another dtype; ImportError for bfloat16 without the package
     ml_dtypes."""
@@ -51,12 +113,14 @@ class Casts:
             f"{getattr(target, '__name__', target)!r}"
         )
         self.target = dtype
-        self.kinds = lists.kinds()
+        self.kinds = kinds()
 
     def __call__(self, op: Op, inputs: tuple, attrs: dict[str, Any]) -> tuple:
         """The inputs of a call, cast where needed."""
-        attribute, values = lists.CONDITIONAL.get(op.name, ("", ()))
-        kind = "float32" if str(attrs.get(attribute)) in values else self.kinds.get(op)
+        kind = self.kinds.get(op)
+        if op.name in CONDITIONAL:
+            attribute, values = CONDITIONAL[op.name]
+            kind = "float32" if str(attrs.get(attribute)) in values else kind
         if kind is None or not inputs or inputs[0].is_np:
             return inputs
         if op.variadic:
@@ -103,7 +167,7 @@ def _set(casts: Any) -> None:
 def init(target_dtype: Any = "float16") -> Standing:
     """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
 
-    target_dtype: 'float16' or 'bfloat16'; `lists.py` has the ops that are cast to this dtype.
+    target_dtype: 'float16' or 'bfloat16'; `_LOW` has the ops that are cast to this dtype.
     (MXNet's other arguments, which replace its lists, are left out.)
 
     Two additions to MXNet: `with amp.init(): ...` restores at its end what was set before, and

@@ -273,9 +273,6 @@ class ZoneoutCell(ModifierCell):
 class ResidualCell(ModifierCell):
     """Adds the input to the output, which must have the same size (Y. Wu et al., 2016)."""
 
-    def _alias(self) -> str:
-        return "residualcell"
-
     def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
         output, states = self.base_cell(x, states)
         return F.elemwise_add(output, x), states
