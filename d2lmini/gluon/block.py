@@ -52,7 +52,7 @@ from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.gluon.compiled import flatten as _flatten
 from d2lmini.gluon.compiled import regroup as _regroup
 from d2lmini.gluon.parameter import Contexts, Parameter
-from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, brief
+from d2lmini.gluon.parameter_dict import FileName, ParameterDict, bare_name, load_named, load_values
 from d2lmini.gluon.utils import HookHandle
 from d2lmini.symbol.naming import NameManager, Prefix, next_name
 
@@ -360,36 +360,17 @@ class Block:
         different shape, dtype (see cast_dtype in ParameterDict.load) or context; ValueError for a
         name that is not in the net, unless ignore_extra.
         """
-        loaded = nd.load(filename) or {}
+        loaded = load_named(filename)
         parameters = self._collect_params_with_prefix()
-        if not isinstance(loaded, dict):
-            raise ValueError(f"{filename} holds arrays without names, so they cannot be matched")
         by_place = loaded.keys() <= parameters.keys() or parameters.keys() <= loaded.keys()
-        if not by_place and not any("." in name for name in loaded):
-            everything = self.collect_params()
-            whole = any(bare_name(name) in everything for name in loaded)
-            everything.load_dict(
-                loaded, ctx, allow_missing, ignore_extra, "" if whole else self.prefix, filename,
-                cast_dtype, dtype_source,
-            )  # fmt: skip
+        how = allow_missing, ignore_extra, cast_dtype, dtype_source
+        if by_place or any("." in name for name in loaded):
+            load_values(parameters, loaded, f"file '{os.fspath(filename)}'", ctx, *how)
             return
-        file = f"'{os.fspath(filename)}'"
-        there = {id(parameters[name]) for name in loaded if name in parameters}
-        if not allow_missing:
-            for name, parameter in parameters.items():
-                assert id(parameter) in there, (
-                    f"Parameter '{name}' is missing in file {file}, which contains parameters: "
-                    f"{brief(loaded)}. Set allow_missing=True to ignore missing parameters."
-                )
-        for name, array in loaded.items():
-            if name in parameters:
-                parameters[name]._load_init(array, ctx, cast_dtype, dtype_source)
-            elif not ignore_extra:
-                raise ValueError(
-                    f"Parameter '{name}' loaded from file {file} is not present in "
-                    f"{type(self).__name__}, which contains parameters {brief(parameters)}. "
-                    "Set ignore_extra=True to ignore. "
-                )
+        everything = self.collect_params()
+        whole = any(bare_name(name) in everything for name in loaded)
+        prefix = "" if whole else self.prefix
+        everything.load_dict(loaded, ctx, *how[:2], prefix, filename, *how[2:])
 
     def save_params(self, filename: FileName) -> None:
         """Older form of `save_parameters`; writes full names without the prefix of this Block."""

@@ -23,7 +23,7 @@ epoch in range(loader.epoch, num_epochs)`, after `restore`.)
                                             readable by `trainer.load_states`
                            rank-0.json      the random generators (d2lmini's, NumPy's, Python's)
                                             and the positions of the loaders, of each process
-                           whole.json       written last: size and checksum of all other files
+                           whole.json       written last: the SHA-1 of all other files
 
 `save` writes these files to a folder `step-00000100.tmp` and renames the folder when all files are
 on the disk. So a folder without `.tmp` is complete; older checkpoints are removed only afterwards.
@@ -40,7 +40,6 @@ import json
 import os
 import random
 import shutil
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +51,7 @@ from d2lmini.base import MXNetError, callsite
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.data.sampler import Sampler
 from d2lmini.gluon.trainer import Trainer
+from d2lmini.gluon.utils import sha1_of
 from d2lmini.ops import random_state
 
 #: Errors raised when numbers, texts or lists in a file are not the written ones.
@@ -81,7 +81,8 @@ class Checkpoint:
                 raise TypeError(f"Checkpoint: data is DataLoaders, got {type(item).__name__}")
         self.folder = Path(folder)
         self._net, self._trainer, self._keep = net, trainer, keep
-        self._job: Any = None
+        self._rank, self._ranks = 0, 1
+        self._job: Any = None  # the store by which several processes agree
         # The step saved or restored last; -1 if there was none, None if not checked yet.
         self._last: int | None = None
 
@@ -108,28 +109,27 @@ class Checkpoint:
         step, last = int(step), self._last
         if last is not None and step <= last:
             return
-        rank, _ = self._place()
-        if last is None and rank == 0 and self.steps:
+        self._join()
+        if last is None and self._rank == 0 and self.steps:
             raise ValueError(
                 f"save: {str(self.folder)!r} holds the checkpoints of a run that came to step "
                 f"{self.steps[-1]}: call restore() first to go on from there, or use another folder"
             )
         unfinished = self._path(step).with_suffix(".tmp")
-        if rank == 0:
+        if self._rank == 0:
             for left in self.folder.glob("step-*.tmp"):  # left by a killed process
                 shutil.rmtree(left)
             unfinished.mkdir(parents=True)
         self._meet()
         self._write(unfinished)
         self._meet()
-        if rank == 0:
+        if self._rank == 0:
             self._finish(unfinished, step)
         self._last = step
 
     def _write(self, folder: Path) -> None:
         """Write this process's files."""
-        rank, ranks = self._place()
-        if rank == 0:
+        if self._rank == 0:
             parameters = self._net._collect_params_with_prefix()
             nd.save(folder / "net.params", {n: p.list_data()[0] for n, p in parameters.items()})
             if self._trainer is not None:
@@ -140,24 +140,24 @@ class Checkpoint:
             "python": random.getstate(),
             "data": [loader.state_dict() for loader in self._data],
         }
-        (folder / f"rank-{rank}.json").write_text(json.dumps(state))
-        for path in folder.glob("*" if ranks == 1 else f"rank-{rank}.*"):
-            _flush(path)
+        own = folder / f"rank-{self._rank}.json"
+        own.write_text(json.dumps(state))
+        _flush(own)
 
     def _finish(self, unfinished: Path, step: int) -> None:
         """Complete the checkpoint, once all files exist, and remove checkpoints beyond `keep`."""
-        files = {path.name: _fingerprint(path) for path in sorted(unfinished.iterdir())}
-        whole = {"step": step, "ranks": self._place()[1], "files": files}
+        files = {path.name: sha1_of(path) for path in sorted(unfinished.iterdir())}
+        whole = {"step": step, "ranks": self._ranks, "files": files}
         (unfinished / "whole.json").write_text(json.dumps(whole, indent=1))
-        _flush(unfinished / "whole.json")
-        _flush(unfinished)
+        for path in (*unfinished.iterdir(), unfinished):
+            _flush(path)
         if self._path(step).exists():
             self._remove(step)  # a damaged one, which `restore` has passed over
         unfinished.rename(self._path(step))
         _flush(self.folder)
-        earlier = [other for other in self.steps if other < step]
-        for old in [] if self._keep is None else earlier[: len(earlier) - self._keep + 1]:
-            self._remove(old)
+        if self._keep is not None:
+            for old in [other for other in self.steps if other <= step][: -self._keep]:
+                self._remove(old)
 
     def _remove(self, step: int) -> None:
         # Rename first: a partly removed folder would count as a damaged checkpoint.
@@ -175,23 +175,23 @@ class Checkpoint:
         MXNetError if no complete checkpoint is left, or if the checkpoint was saved by another
         number of processes or DataLoaders, of another net, or changed since.
         """
-        rank, ranks = self._place()
-        step = self._last = self._agree(self._newest() if rank == 0 else -1)
+        self._join()
+        step = self._last = self._agree(self._newest() if self._rank == 0 else -1)
         if step < 0:
             return None
         folder = self._path(step)
         saved_by = json.loads((folder / "whole.json").read_text())["ranks"]
-        if saved_by != ranks:
+        if saved_by != self._ranks:
             raise MXNetError(
-                f"restore: {str(folder)!r} was saved by {saved_by} processes, this job has {ranks}"
-                ": start as many, or read net.params and trainer.states in it by load_parameters "
-                "and load_states, to resume with different bits"
+                f"restore: {str(folder)!r} was saved by {saved_by} processes, this job has "
+                f"{self._ranks}: start as many, or read net.params and trainer.states in it by "
+                "load_parameters and load_states, to resume with different bits"
             )
         try:
             self._net.load_parameters(folder / "net.params")
             if self._trainer is not None:
                 self._trainer.load_states(folder / "trainer.states")
-            self._restore_own(json.loads((folder / f"rank-{rank}.json").read_text()))
+            self._restore_own(json.loads((folder / f"rank-{self._rank}.json").read_text()))
         except (MXNetError, AssertionError, OSError, *_NOT_OURS) as problem:
             raise MXNetError(
                 f"restore: {str(folder)!r} is not of this net, Trainer and data, or save() did not "
@@ -232,16 +232,16 @@ class Checkpoint:
 
     # -- the other processes -----------------------------------------------------------------------
 
-    def _place(self) -> tuple[int, int]:
-        """The rank of this process, and the number of processes."""
-        if self._trainer is None:
-            return 0, 1
-        self._trainer._prepare()
-        store = self._trainer._kvstore
-        ranks = getattr(store, "num_workers", 1)
-        if ranks > 1 and self._job is None:  # the Trainer's store accepts only numbers as keys
+    def _join(self) -> None:
+        """Learn the rank of this process, and the number of processes."""
+        if self._trainer is not None:
+            self._trainer._prepare()
+            store = self._trainer._kvstore
+            self._rank, self._ranks = getattr(store, "rank", 0), getattr(store, "num_workers", 1)
+        if (
+            self._ranks > 1 and self._job is None
+        ):  # the Trainer's store accepts only numbers as keys
             self._job = kv.create("dist_sync")
-        return getattr(store, "rank", 0), ranks
 
     def _meet(self) -> None:
         """Wait until all processes are here (a barrier)."""
@@ -257,15 +257,6 @@ class Checkpoint:
         return step
 
 
-def _fingerprint(path: Path) -> list[int]:
-    """Size and checksum of a file: detects accidents, not malice."""
-    checksum = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            checksum = zlib.crc32(piece, checksum)
-    return [path.stat().st_size, checksum]
-
-
 def _damage(folder: Path) -> str | None:
     """The damage of a checkpoint, as text; None if it is complete."""
     path = folder / "whole.json"
@@ -276,16 +267,13 @@ def _damage(folder: Path) -> str | None:
             if Path(name).name != name:
                 raise ValueError("not a file of this folder")
             path = folder / name
-            found = _fingerprint(path) if path.is_file() else None
+            found = sha1_of(path) if path.is_file() else None
             if found != written:
-                return (
-                    f"file {str(path)!r} is damaged: expected size and checksum {written}, found "
-                    f"{found}"
-                )
+                return f"file {str(path)!r} is damaged: its SHA-1 is {found}, not {written}"
     except OSError as problem:
         return f"file {str(path)!r} cannot be read: {problem.strerror}"
     except _NOT_OURS:
-        return f"file {str(path)!r} is damaged: expected JSON with the files' sizes and checksums"
+        return f"file {str(path)!r} is damaged: expected JSON with the files' SHA-1"
     return None
 
 

@@ -38,7 +38,7 @@ from math import pi
 from typing import Any, ClassVar
 
 from d2lmini.base import numeric_types
-from d2lmini.gluon.hybrid_block import HybridBlock, Layer
+from d2lmini.gluon.hybrid_block import Layer
 
 __all__ = [
     "CTCLoss", "CosineEmbeddingLoss", "HingeLoss", "HuberLoss", "KLDivLoss", "L1Loss", "L2Loss",
@@ -48,7 +48,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Loss(HybridBlock):
+class Loss(Layer):
     """The base class of losses.
 
     weight: a number that multiplies all losses, or None. batch_axis: the axis of the examples. Most
@@ -56,39 +56,24 @@ class Loss(HybridBlock):
     gives one weight for each example.
     """
 
-    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self._weight = weight
-        self._batch_axis = batch_axis
+    _places: ClassVar[dict[str, int]] = {"weight": -1, "batch_axis": -1}
+
+    weight: float | None = None
+    batch_axis: int = 0
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
+        return f"{type(self).__name__}(batch_axis={self.batch_axis}, w={self.weight})"
 
     def _mean(self, F: Any, loss: Any, weight: float | None, sample_weight: Any) -> Any:
         """Mean of the weighted losses over all axes but the batch's: (N, ...) -> (N,)."""
         loss = _apply_weighting(F, loss, weight, sample_weight)
-        return F.mean(loss, axis=self._batch_axis, exclude=True)
+        return F.mean(loss, axis=self.batch_axis, exclude=True)
 
 
-class _Declared(Layer, Loss):
-    """Base class of losses with declared arguments."""
+class _DeclaredLoss(Loss):
+    """Base class of the losses below: weight and batch_axis come after all other arguments."""
 
-    weight: float | None
-    batch_axis: int
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        _, more = self._take(args, kwargs)
-        Loss.__init__(self, self.weight, self.batch_axis, **more)
-        self._build()
-
-
-class _DeclaredLoss(_Declared):
-    """Base class of losses with these two arguments, by default after all others."""
-
-    _places: ClassVar[dict[str, int]] = {"weight": 1, "batch_axis": 1}
-
-    weight: float | None = None
-    batch_axis: int = 0
+    _places = {"weight": 1, "batch_axis": 1}
 
 
 class _Elementwise(_DeclaredLoss):
@@ -99,7 +84,7 @@ class _Elementwise(_DeclaredLoss):
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         loss = self._of_elements(F, pred, _reshape_like(F, label, pred))
-        return self._mean(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss, self.weight, sample_weight)
 
 
 def _apply_weighting(F: Any, loss: Any, weight: Any = None, sample_weight: Any = None) -> Any:
@@ -139,7 +124,7 @@ class L2Loss(_DeclaredLoss):
     weight: float | None = 1.0
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
-        half = 0.5 if self._weight is None else _number(self._weight) / 2
+        half = 0.5 if self.weight is None else _number(self.weight) / 2
         if sample_weight is None:  # one op computes the whole loss: ops/softmax.py
             return F._internal._squared_error(pred, label, scale=half, batch_axis=self.batch_axis)
         label = _reshape_like(F, label, pred)
@@ -194,7 +179,7 @@ class PoissonNLLLoss(_DeclaredLoss):
             # Stirling: target! is about sqrt(2 pi target) (target / e)^target.
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * pi * target)
             loss = loss + F.where(target > 1, stirling, F.zeros_like(stirling))
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        loss = _apply_weighting(F, loss, self.weight, sample_weight)
         return F.mean(loss).reshape(()) if loss.is_np else F.mean(loss)
 
 
@@ -221,7 +206,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
             return F._internal._softmax_cross_entropy(
                 pred, label, axis=self.axis, sparse_label=self.sparse_label,
                 batch_axis=self.batch_axis,
-                scale=1.0 if self._weight is None else _number(self._weight),
+                scale=1.0 if self.weight is None else _number(self.weight),
             )  # fmt: skip
         if not self.from_logits:
             pred = F.log_softmax(pred, axis=self.axis)
@@ -230,7 +215,7 @@ class SoftmaxCrossEntropyLoss(_DeclaredLoss):
         else:
             label = _reshape_like(F, label, pred)
             loss = -F.sum(pred * label, axis=self.axis, keepdims=True)
-        return self._mean(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss, self.weight, sample_weight)
 
 
 class SigmoidBinaryCrossEntropyLoss(_DeclaredLoss):
@@ -258,7 +243,7 @@ class SigmoidBinaryCrossEntropyLoss(_DeclaredLoss):
         else:
             factor = 1 + F.broadcast_mul(label, pos_weight - 1)
             loss = pred - pred * label + factor * (_softplus(F, -F.abs(pred)) + F.relu(-pred))
-        return self._mean(F, loss, self._weight, sample_weight)
+        return self._mean(F, loss, self.weight, sample_weight)
 
 
 class KLDivLoss(_DeclaredLoss):
@@ -276,11 +261,11 @@ class KLDivLoss(_DeclaredLoss):
         if not self.from_logits:
             pred = F.log_softmax(pred, axis=self.axis)
         loss = label * (F.log(label + 1e-12) - pred)
-        loss = _apply_weighting(F, loss, self._weight, sample_weight)
+        loss = _apply_weighting(F, loss, self.weight, sample_weight)
         return F.sum(loss, axis=self.batch_axis, exclude=True)
 
 
-class CTCLoss(_Declared):
+class CTCLoss(Loss):
     """-log of the probability that the predictions spell the label, summed over all alignments.
 
     pred: scores, (N, T, C) with layout "NTC" or (T, N, C) with "TNC"; the last class is the blank.
@@ -289,35 +274,32 @@ class CTCLoss(_Declared):
     sample_weight (N,). Raises ValueError for another layout. See `nd.CTCLoss`.
     """
 
-    layout: str = "NTC"
-    label_layout: str = "NT"
-    weight: float | None = None
-
-    @property
-    def batch_axis(self) -> int:  # type: ignore[override]
-        """The axis of the examples in the labels."""
-        return self.label_layout.find("N")
-
-    def _build(self) -> None:
-        if self.layout not in ("NTC", "TNC"):
-            raise ValueError(f"layout of pred is 'NTC' or 'TNC', got {self.layout!r}")
-        if self.label_layout not in ("NT", "TN"):
-            raise ValueError(f"label_layout is 'NT' or 'TN', got {self.label_layout!r}")
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None,
+        **kwargs: Any,
+    ):  # fmt: skip
+        if layout not in ("NTC", "TNC") or label_layout not in ("NT", "TN"):
+            raise ValueError(
+                "CTCLoss: layout is 'NTC' or 'TNC', and label_layout is 'NT' or 'TN'; got "
+                f"{layout!r} and {label_layout!r}"
+            )
+        super().__init__(weight, label_layout.find("N"), **kwargs)
+        self._layout, self._label_layout = layout, label_layout
 
     def hybrid_forward(
         self, F: Any, pred: Any, label: Any, pred_lengths: Any = None, label_lengths: Any = None,
         sample_weight: Any = None,
     ) -> Any:  # fmt: skip
-        if self.layout == "NTC":
+        if self._layout == "NTC":
             pred = F.swapaxes(pred, 0, 1)
-        if self.label_layout == "TN":
+        if self._label_layout == "TN":
             label = F.swapaxes(label, 0, 1)
         lengths = [length for length in (pred_lengths, label_lengths) if length is not None]
         loss = F.CTCLoss(
             pred, label, *lengths, use_data_lengths=pred_lengths is not None,
             use_label_lengths=label_lengths is not None, blank_label="last",
         )  # fmt: skip
-        return _apply_weighting(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self.weight, sample_weight)
 
 
 # -- a predicted sign ---------------------------------------------------------------------------
@@ -388,7 +370,7 @@ class TripletLoss(_DeclaredLoss):
         negative = _reshape_like(F, negative, pred)
         gap = F.square(positive - pred) - F.square(negative - pred)
         loss = F.relu(F.sum(gap, axis=self.batch_axis, exclude=True) + self.margin)
-        return _apply_weighting(F, loss, self._weight, None)
+        return _apply_weighting(F, loss, self.weight, None)
 
 
 class CosineEmbeddingLoss(_DeclaredLoss):
@@ -414,7 +396,7 @@ class CosineEmbeddingLoss(_DeclaredLoss):
         one = F.ones_like(label)  # comparisons by ops, since == of an np.ndarray gives bool
         near = F.broadcast_mul(F.broadcast_equal(label, one), 1 - cosine)
         loss = near + F.broadcast_mul(F.broadcast_equal(label, -one), apart)
-        return _apply_weighting(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self.weight, sample_weight)
 
 
 class SDMLLoss(_DeclaredLoss):

@@ -100,7 +100,6 @@ class Parameter:
         self.allow_deferred_init = allow_deferred_init
         self._differentiable = differentiable
         self._stype = stype
-        self._grad_stype = grad_stype
         self._shape = (shape,) if isinstance(shape, int) else shape and tuple(shape)
         self._dtype = dtype
         self._grad_req = "null"

@@ -19,7 +19,9 @@ the net's files.
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -149,12 +151,12 @@ class ParameterDict(dict[str, Parameter]):
         force_reinit: bool = False,
     ) -> None:  # fmt: skip
         """Initialize all parameters, each with its own initializer, else with `init` (Uniform).
-        `verbose` logs the initializers; see Parameter.initialize."""
+        `verbose` logs which; see Parameter.initialize."""
         init = initializer.create(init)
-        if verbose:
-            init.set_verbosity(verbose=verbose)
         for parameter in self.values():
             parameter.initialize(None, ctx, init, force_reinit)
+            if verbose:
+                logging.info("Initialized %s as %s", parameter.name, parameter.init or init)
 
     def zero_grad(self) -> None:
         """Set all gradients to zeros."""
@@ -184,10 +186,8 @@ class ParameterDict(dict[str, Parameter]):
         for parameter in self.values():
             if not parameter.name.startswith(strip_prefix):
                 raise ValueError(
-                    f"Prefix '{strip_prefix}' is to be striped before saving, but Parameter's name "
-                    f"'{parameter.name}' does not start with '{strip_prefix}'. this may be due to "
-                    "your Block shares parameters from other Blocks or you forgot to use 'with "
-                    "name_scope()' when creating child blocks."
+                    f"Prefix '{strip_prefix}' is to be stripped before saving, but Parameter "
+                    f"'{parameter.name}', perhaps shared with another Block, has another one"
                 )
             arrays[parameter.name[len(strip_prefix) :]] = parameter._reduce()
         nd.save(filename, arrays)
@@ -199,27 +199,9 @@ class ParameterDict(dict[str, Parameter]):
     ) -> None:  # fmt: skip
         """`load` from a dict of arrays."""
         source = "param_dict" if filename is None else f"file: {os.fspath(filename)}"
-        for name in self.keys():
-            assert name.startswith(restore_prefix), (
-                f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not start "
-                f"with '{restore_prefix}'."
-            )
-        cut = len(restore_prefix)
         arrays = {restore_prefix + bare_name(name): x for name, x in param_dict.items()}
-        if not allow_missing:
-            for name in self.keys():
-                assert name in arrays, (
-                    f"Parameter '{name[cut:]}' is missing in {source}, which contains parameters: "
-                    f"{brief(key[cut:] for key in arrays)}.{_NAMING}"
-                )
-        for name, array in arrays.items():
-            if name in self:
-                self[name]._load_init(array, ctx, cast_dtype, dtype_source)
-                continue
-            assert ignore_extra, (
-                f"Parameter '{name[cut:]}' loaded from {source} is not present in ParameterDict, "
-                f"choices are: {brief(self.keys())}. Set ignore_extra to True to ignore.{_NAMING}"
-            )
+        how = allow_missing, ignore_extra, cast_dtype, dtype_source
+        load_values(self, arrays, source, ctx, *how, AssertionError)
 
     def load(
         self, filename: FileName, ctx: Contexts = None, allow_missing: bool = False,
@@ -234,14 +216,41 @@ class ParameterDict(dict[str, Parameter]):
         parameter missing from the file, unless allow_missing, for a name that is not in this dict,
         unless ignore_extra, and for a different shape, dtype or context.
         """
-        loaded = nd.load(filename)
-        if not isinstance(loaded, dict):
-            assert not loaded, f"{filename} holds arrays without names, so they cannot be matched"
-            loaded = {}
         self.load_dict(
-            loaded, ctx, allow_missing, ignore_extra, restore_prefix, filename,
+            load_named(filename), ctx, allow_missing, ignore_extra, restore_prefix, filename,
             cast_dtype, dtype_source,
         )  # fmt: skip
+
+
+def load_named(filename: FileName) -> dict[str, NDArray]:
+    """The arrays in a file by their names; ValueError for a file without names."""
+    loaded = nd.load(filename) or {}
+    if not isinstance(loaded, dict):
+        raise ValueError(f"{filename} holds arrays without names, so they cannot be matched")
+    return loaded
+
+
+def load_values(
+    parameters: Mapping[str, Parameter], arrays: dict[str, NDArray], source: str, ctx: Contexts,
+    allow_missing: bool, ignore_extra: bool, cast_dtype: bool, dtype_source: str,
+    extra: type[Exception] = ValueError,
+) -> None:  # fmt: skip
+    """Give the parameters the arrays of the same names. AssertionError for a parameter without an
+    array, `extra` for an array without a parameter, unless these are allowed."""
+    there = {id(parameters[name]) for name in arrays if name in parameters}
+    for name, parameter in parameters.items():
+        assert allow_missing or id(parameter) in there, (
+            f"Parameter '{name}' is missing in {source}, which contains parameters: "
+            f"{_brief(arrays)}. Set allow_missing=True to ignore missing parameters.{_NAMING}"
+        )
+    for name, array in arrays.items():
+        if name in parameters:
+            parameters[name]._load_init(array, ctx, cast_dtype, dtype_source)
+        elif not ignore_extra:
+            raise extra(
+                f"Parameter '{name}' loaded from {source} is not present in the net, which has "
+                f"{_brief(parameters)}. Set ignore_extra=True to ignore it.{_NAMING}"
+            )
 
 
 def _agree(parameter: Parameter, key: str, stored: Any, wanted: Any) -> bool:
@@ -262,7 +271,7 @@ def bare_name(name: str) -> str:
     return name[4:] if name.startswith(("arg:", "aux:")) else name
 
 
-def brief(names: Any, limit: int = 7) -> str:
+def _brief(names: Any, limit: int = 7) -> str:
     """Names for a message: if many, the first and the last few."""
     quoted = [f"'{name}'" for name in names]
     if len(quoted) > limit:

@@ -115,7 +115,6 @@ class Trainer:
         """Make the next step set up the KVStore: at first, and after the user has set weights."""
         self._kv_initialized = False
         self._kvstore: Any = None
-        self._distributed: bool | None = None
         self._spans_processes = False
         self._update_on_kvstore: bool | None = None
         self._params_to_init: list[Parameter] = list(self._params)
@@ -130,7 +129,6 @@ class Trainer:
             self._kvstore = wanted
         else:
             raise TypeError(f"kvstore: expected a name, a KVStore or None, got {wanted!r}")
-        self._distributed = self._kvstore is not None and "dist" in self._kvstore.type
         self._spans_processes = self._kvstore is not None and self._kvstore.spans_processes
         if self._spans_processes:
             self._kvstore.names = {i: param.name for i, param in enumerate(self._params)}
@@ -209,18 +207,18 @@ class Trainer:
     def allreduce_grads(self) -> None:
         """Replace the gradients by their sums over all devices, the first part of a step. Use it to
         inspect or clip the sums before `update`."""
-        self._prepare()
-        self._refuse_on_kvstore("allreduce_grads")
+        self._prepare_apart("allreduce_grads")
         self._allreduce_grads(None)
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Rescale and update, the rest of a step after `allreduce_grads`."""
-        self._prepare()
-        self._refuse_on_kvstore("update")
+        self._prepare_apart("update")
         self._begin(batch_size, ignore_stale_grad)
         self._update(ignore_stale_grad)
 
-    def _refuse_on_kvstore(self, what: str) -> None:
+    def _prepare_apart(self, what: str) -> None:
+        """Prepare for a part of a step."""
+        self._prepare()
         assert not self._update_on_kvstore, (
             f"{what}() when parameters are updated on kvstore is not supported. Try setting "
             "`update_on_kvstore` to False when creating trainer."
@@ -349,13 +347,8 @@ def _list_of(params: Any) -> list[Parameter]:
     """The Parameters as a list; a dict's in the order of their names."""
     if isinstance(params, dict):
         params = [params[name] for name in sorted(params.keys())]
-    if not isinstance(params, (list, tuple)):
+    if not isinstance(params, (list, tuple)) or any(not isinstance(p, Parameter) for p in params):
         raise ValueError(
-            f"First argument must be a list or dict of Parameters, got {type(params)}."
+            f"First argument must be a list or dict of Parameters, got {params!r:.200}."
         )
-    for param in params:
-        if not isinstance(param, Parameter):
-            raise ValueError(
-                f"First argument must be a list or dict of Parameters, got list of {type(param)}."
-            )
     return list(params)

@@ -52,8 +52,6 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
             f"axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set "
             "even_split=False to allow uneven partitioning of data."
         )
-    if getattr(data, "is_np", False):
-        return loaders["np"]().array_split(data, num_slice, batch_axis)
     step, longer = divmod(size, num_slice)
     cuts = [i * step + min(i, longer) for i in range(num_slice + 1)]
     before = (slice(None),) * (batch_axis % ndim)
@@ -158,13 +156,18 @@ class HookHandle(Standing):
 # -- downloads -------------------------------------------------------------------------------------
 
 
-def check_sha1(filename: str, sha1_hash: str) -> bool:
-    """True if the SHA-1 of the file's contents begins with `sha1_hash`."""
+def sha1_of(filename: str | os.PathLike[str]) -> str:
+    """The SHA-1 of the file's contents, in hexadecimal digits."""
     sha1 = hashlib.sha1()
     with open(filename, "rb") as file:
         while block := file.read(1 << 20):
             sha1.update(block)
-    return sha1.hexdigest() == sha1_hash
+    return sha1.hexdigest()
+
+
+def check_sha1(filename: str, sha1_hash: str) -> bool:
+    """True if the SHA-1 of the file's contents is `sha1_hash`."""
+    return sha1_of(filename) == sha1_hash
 
 
 def download(
@@ -179,16 +182,10 @@ def download(
     behind.
     """
     name = url.split("/")[-1]
-    if name in (".", "..") or "\\" in name:
-        raise ValueError(f"download: {url} does not end in the name of a file; nothing is fetched")
-    if path is None:
-        assert name, (
-            "Can't construct file-name from this URL. Please set the `path` option manually."
-        )
-        target = name
-    else:
-        path = os.path.expanduser(path)
-        target = os.path.join(path, name) if os.path.isdir(path) else path
+    path = os.path.expanduser(path or "")
+    target = os.path.join(path, name) if not path or os.path.isdir(path) else path
+    if name in (".", "..") or "\\" in name or not target:
+        raise ValueError(f"download: {url} does not end in the name of a file; set path=")
     assert retries >= 0, f"Number of retries should be at least 0, currently it's {retries}"
     there = os.path.exists(target) and not overwrite
     if there and (sha1_hash is None or check_sha1(target, sha1_hash)):

@@ -38,8 +38,6 @@ that the signal neither vanishes nor explodes in deep networks.
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable
 from math import prod, sqrt
 from typing import Any
 
@@ -82,16 +80,6 @@ class Initializer:
 
     def __init__(self, **kwargs: Any):
         self._kwargs = kwargs
-        self._verbose = False
-        self._print_func: Callable[[NDArray], str] = _rms
-
-    def set_verbosity(
-        self, verbose: bool = False, print_func: Callable[[NDArray], str] | None = None
-    ) -> Initializer:
-        """Log each filled array with print_func of the array (its RMS), which waits."""
-        self._verbose = verbose
-        self._print_func = print_func or _rms
-        return self
 
     def dumps(self) -> str:
         """This initializer as JSON text for `create`: '["normal", {"sigma": 0.01}]'."""
@@ -122,21 +110,9 @@ class Initializer:
         own = desc.attrs.get("__init__")
         if own:
             create(own)._init_weight(desc, arr)
-            self._verbose_print(desc, own, arr)
-        else:
-            self._fill_by_name(desc, arr)
-
-    def _fill_by_name(self, name: str, arr: NDArray) -> None:
-        for end, method in _BY_END.items():
-            if name.endswith(end):
-                getattr(self, method)(name, arr)
-                self._verbose_print(name, end, arr)
-                return
-        self._init_default(name, arr)
-
-    def _verbose_print(self, desc: str, init: Any, arr: NDArray) -> None:
-        if self._verbose:
-            logging.info("Initialized %s as %s: %s", desc, init, self._print_func(arr))
+            return
+        methods = [method for end, method in _BY_END.items() if desc.endswith(end)]
+        getattr(self, methods[0] if methods else "_init_default")(desc, arr)
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
         raise NotImplementedError(
@@ -165,10 +141,6 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, (NDArray, np.ndarray, np.generic)):
         raise TypeError(f"{value!r} cannot be written as JSON text")
     return np.asarray(value.asnumpy() if isinstance(value, NDArray) else value).tolist()
-
-
-def _rms(arr: NDArray) -> str:
-    return str((arr.norm() / sqrt(arr.size)).asscalar())
 
 
 family = Family(Initializer, "initializer")

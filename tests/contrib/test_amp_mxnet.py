@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from oracle import Oracle
 
-import d2lmini as mx
+from d2lmini.contrib.amp.casts import CONDITIONAL, kinds
 from d2lmini.ops.core import registry
 
-#: Ops of MXNet that none of its own lists has.
-FORGOTTEN = """
-    _contrib_allclose _contrib_arange_like _np_reshape cumsum lamb_update_phase1
-    nag_mom_update""".split()
+KINDS = {"lp16_ops": "low", "fp32_ops": "float32", "widest_type_cast": "widest"}
 
 
 def lists(mx):
@@ -26,11 +23,8 @@ def lists(mx):
 
 def test_the_lists_are_those_of_mxnet(mxnet: Oracle):
     found, conditional = mxnet.ask(lists)
-    ours, our_conditional = lists(mx)
-    assert our_conditional == conditional
-    for name, mine in ours.items():
-        theirs = {registry[op].name for op in found[name] if op in registry}
-        if name == "lp16_fp32_ops":  # elemwise_add is in two of their lists, by two names
-            theirs = (theirs | set(FORGOTTEN)) - {"elemwise_add"}
-        assert {registry[op].name for op in mine} == theirs, name
-        assert len(mine) == len(set(mine))
+    ours = [(op, name, list(values)) for op, (name, values) in CONDITIONAL.items()]
+    assert ours == conditional
+    for name, kind in KINDS.items():
+        mine = {op.name for op, its_kind in kinds().items() if its_kind == kind and op.in_mxnet}
+        assert mine == {registry[op].name for op in found[name] if op in registry}, name

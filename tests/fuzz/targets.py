@@ -23,8 +23,8 @@ from guard import Failure, Guard, Limits
 
 from d2lmini import MXNetError, nd, num_gpus, optimizer, profiler, sym
 from d2lmini.compat.mxnet_alias import runner
-from d2lmini.gluon import checkpoint
 from d2lmini.gluon.data.vision import datasets
+from d2lmini.gluon.utils import sha1_of
 from d2lmini.ndarray import serialize
 from d2lmini.ops.core import registry
 from d2lmini.optimizer.lr_scheduler import FactorScheduler
@@ -168,7 +168,7 @@ def _restore(path: str, data: bytes) -> None:
         (inside / "whole.json").write_bytes(data[1:])
     else:
         (inside / "rank-0.json").write_bytes(data[1:])
-        files = {p.name: checkpoint._fingerprint(p) for p in inside.iterdir() if p.stem != "whole"}
+        files = {p.name: sha1_of(p) for p in inside.iterdir() if p.stem != "whole"}
         whole = {"step": 1, "ranks": 1, "files": files}
         (inside / "whole.json").write_text(json.dumps(whole))
     try:

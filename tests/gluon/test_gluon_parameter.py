@@ -118,7 +118,7 @@ def test_errors_of_load(saved, tmp_path):
     both = {"weight": (2, 3), "bias": (3,)}
     for shapes, words in [
         ({**both, "gamma": (1,)}, "'net_gamma' is missing in file: .* 'net_weight', 'net_bias'"),
-        ({"weight": (2, 3)}, "'net_bias' loaded from file: .* choices are: 'net_weight'"),
+        ({"weight": (2, 3)}, "'net_bias' loaded from file: .* which has 'net_weight'"),
         ({"weight": (2, 4), "bias": (3,)}, r"expected \(2, 4\) vs saved \(2, 3\)"),
         ({"weight": (2, 3, 0), "bias": (3,)}, r"expected \(2, 3, 0\) vs saved \(2, 3\)"),
     ]:
@@ -126,7 +126,7 @@ def test_errors_of_load(saved, tmp_path):
             like(**shapes).load(path)
     like(**both, gamma=(1,)).load(path, allow_missing=True)
     like(weight=(2, 3)).load(path, ignore_extra=True)
-    with pytest.raises(AssertionError, match="restore_prefix is 'foo_' but Parameters name 'net_w"):
+    with pytest.raises(AssertionError, match=r"'net_weight' is missing .* 'foo_net_weight'"):
         like(**both).load(path, restore_prefix="foo_")
     there = like(**both)
     there.initialize(ctx=cpu(1))
@@ -140,5 +140,5 @@ def test_errors_of_load(saved, tmp_path):
     with pytest.raises(MXNetError, match=r"nothing\.params"):
         there.load(tmp_path / "nothing.params")
     nd.save(path, [nd.ones(1)])
-    with pytest.raises(AssertionError, match="arrays without names"):
+    with pytest.raises(ValueError, match="arrays without names"):
         there.load(path)

@@ -121,7 +121,7 @@ def test_download(server, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert utils.download(url) == "f.txt"
     assert [p.name for p in target.parent.iterdir()] == ["f.txt"], "nothing else is left"
-    with pytest.raises(AssertionError, match="Can't construct file-name from this URL"):
+    with pytest.raises(ValueError, match="does not end in the name of a file; set path="):
         utils.download(f"{server.url}/")
     with pytest.raises(AssertionError, match="at least 0, currently it's -1"):
         utils.download(url, str(tmp_path / "other"), retries=-1)

@@ -249,7 +249,6 @@ def test_permissions_links_and_what_is_no_plain_file(tmp_path):
 BY_THEMSELVES = {
     "device/files.py": "the one that does it",
     "gluon/utils.py": "a download, beside",
-    "gluon/data/vision/datasets.py": "unpacks, beside",
     "gluon/checkpoint.py": "in a folder that takes its name when it is whole",
 }
 

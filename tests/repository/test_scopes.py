@@ -22,7 +22,6 @@ import d2lmini as mx
 from d2lmini import autograd, engine, gluon
 from d2lmini.base import instrument, scopes, util
 from d2lmini.contrib import amp
-from d2lmini.contrib.amp import casts
 from d2lmini.d2l import links, training_memory
 from d2lmini.device import blas, devices, scratch
 from d2lmini.engine import scheduler, signals
@@ -42,7 +41,7 @@ _cell = rnn.ZoneoutCell(rnn.RNNCell(2))
 SCOPES: dict[str, Callable[[], object]] = {
     "autograd.scopes.scope": autograd.record,
     "context.Context": lambda: mx.cpu(1),
-    "contrib.amp.casts.Scope": amp.init,
+    "contrib.amp.casts.init": amp.init,
     "d2l.links.traffic": links.traffic,
     "d2l.training_memory.dry_run": training_memory.dry_run,
     "device.blas._SingleThreadScope": blas.alone,
@@ -133,7 +132,7 @@ def state() -> dict[str, object]:
     return {
         "context": mx.current_context(),
         "switches": (modes.recording, modes.training, modes.tracing),
-        "amp": (Modes.casting, mx.nd.NDArray._apply, casts.current()),
+        "amp": (Modes.casting, mx.nd.NDArray._apply),
         "names": (naming.NameManager.current, AttrScope.current, AttrScope.current._attr),
         "blocks": block_module._thread_state.scope,
         "np": (util.is_np_array(), util.is_np_shape()),

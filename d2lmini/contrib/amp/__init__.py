@@ -1,7 +1,6 @@
 """Automatic mixed precision: 16 bits where it is safe, float32 elsewhere, and scaled losses.
 
-lists           which precision each op gets
-casts           `init`: casts before ops
+casts           `init`: which precision each op gets, and casts before ops
 loss_scaler     `init_trainer`, `scale_loss`, `unscale`: gradients that float16 can hold
 
 >>> from d2lmini import autograd, gluon, nd
@@ -26,10 +25,6 @@ from typing import NoReturn
 
 from d2lmini.base import missing_attribute
 from d2lmini.contrib.amp.casts import init as init
-from d2lmini.contrib.amp.lists import list_conditional_fp32_ops as list_conditional_fp32_ops
-from d2lmini.contrib.amp.lists import list_fp32_ops as list_fp32_ops
-from d2lmini.contrib.amp.lists import list_lp16_ops as list_lp16_ops
-from d2lmini.contrib.amp.lists import list_widest_type_cast as list_widest_type_cast
 from d2lmini.contrib.amp.loss_scaler import init_trainer as init_trainer
 from d2lmini.contrib.amp.loss_scaler import scale_loss as scale_loss
 from d2lmini.contrib.amp.loss_scaler import unscale as unscale

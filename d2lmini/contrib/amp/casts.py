@@ -12,6 +12,23 @@ Parameters and gradients stay in float32: each call casts the weights it uses, a
 the cast goes back to float32. A call that needs no cast costs one look-up; while mixed precision is
 off, calls on arrays do not come here at all.
 
+The kinds of ops, by MXNet's lists and MXNet's names:
+
+    low         inputs are cast to 16 bits: products, which gain most and lose little
+    float32     inputs are cast to float32: exponentials, sums, norms, losses
+    widest      inputs of several dtypes are cast to the widest of them
+    bound       in no list of MXNet's: only the inputs that must have one dtype are cast to the
+                widest of theirs (PReLU's data and slopes)
+    conditional float32, if an attribute has one of some values
+    any         no cast: the op computes in the dtype that it gets
+
+>>> kinds()[registry["softmax"]], kinds()[registry["add_n"]]
+('float32', 'widest')
+
+The first two lists and the conditional one are lists here too. The others follow from what ops
+declare: the ops on two arrays of a family (`elementwise.py`) need one dtype, and so are in the list
+of the widest; all other ops of MXNet compute in any dtype.
+
 Gradient rules run without casts, in the dtypes of the forward pass. Arrays of `np` get no casts, as
 in MXNet 1.9.
 """
@@ -19,73 +36,91 @@ in MXNet 1.9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base.scopes import Standing
-from d2lmini.contrib.amp import lists
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.dispatch import apply, apply_with_casts
-from d2lmini.ops.core import Modes, Op, registry
+from d2lmini.ops import fluent  # noqa: F401  (all ops are declared)
+from d2lmini.ops.core import Modes, Op, as_dtype, registry
 from d2lmini.ops.create import amp_cast, amp_multicast, is_castable
 from d2lmini.symbol import Symbol
 
-Conditions = Sequence[tuple[str, str, Sequence[str]]]
+_LOW = "Convolution Deconvolution FullyConnected RNN"
+
+_FLOAT32 = """
+    arccos arcsin arctanh cosh sinh tan exp expm1 log log10 log2 log1p square reciprocal
+    rsqrt rcbrt gamma gammaln smooth_l1
+    _power _power_scalar _rpower_scalar broadcast_power _hypot _hypot_scalar broadcast_hypot
+    _rdiv_scalar
+    sum nansum prod mean norm argsort topk
+    softmax softmin log_softmax
+    InstanceNorm LayerNorm GroupNorm L2Normalization
+    SoftmaxOutput make_loss CTCLoss
+    linalg_gemm2"""
+
+# Besides the ops on two arrays.
+_WIDEST = "add_n concat stack dot batch_dot where"
+
+#: Ops whose inputs are cast to float32 if the attribute has one of the values.
+CONDITIONAL = {
+    "Activation": ("act_type", ("softrelu",)),
+    "LeakyReLU": ("act_type", ("elu", "selu")),
+}
+
+# d2lmini's own ops that Gluon's layers and losses call, and the kind of the ops they stand for.
+_OWN = {"_softmax_cross_entropy": "float32", "_squared_error": "float32", "_rnn_layer": "low"}
+
+
+@cache
+def kinds() -> dict[Op, str]:
+    """The kind of each op, for all ops that may need a cast, without conditional ones."""
+    found = {registry[name]: kind for name, kind in _OWN.items()}
+    for op in registry.values():
+        if op.in_mxnet and op.family is not None and op.arity == 2:
+            found[op] = "widest"
+        elif (
+            op.in_mxnet
+            and (op.rule or op.random)
+            and not op.mutates
+            and len(op.of_one_dtype(2)) > 1
+        ):
+            found[op] = "bound"
+    for kind, names in (("widest", _WIDEST), ("low", _LOW), ("float32", _FLOAT32)):
+        found.update({registry[name]: kind for name in names.split()})
+    return found
+
 
 FLOAT32 = np.dtype("float32")
 
 
 class Casts:
-    """Says which casts a call needs. A call of the object returns the inputs with casts.
+    """Casts the inputs of calls: those of kind low to `target`, float16 or bfloat16.
 
-    target      float16 or bfloat16
-    kinds       op -> "low", "float32" or "widest"; "bound" of ops in no list, whose inputs are cast
-                to the widest dtype among those that must have one: PReLU's data and slopes
-    conditions  op -> (attribute, values) for which the inputs are cast to float32
+    AssertionError, as in MXNet, for another dtype; ImportError for bfloat16 without the package
+    ml_dtypes."""
 
-    low, float32: names of ops that replace the default lists; conditions: likewise.
-    AssertionError for a name that is no op, and for an op in two lists."""
-
-    def __init__(
-        self,
-        target: Any = "float16",
-        low: Sequence[str] | None = None,
-        conditions: Conditions | None = None,
-        float32: Sequence[str] | None = None,
-    ):
-        self.target = lists.check_target(target)
-        self.kinds = dict(lists.kinds())
-        given = {"low": _ops(low), "float32": _ops(float32)}
-        both = (given["low"] or set()) & (given["float32"] or set())
-        assert not both, (
-            "Ops cannot be in two or more lists. Common ops in target_dtype_ops and fp32_ops "
-            f"{sorted(op.name for op in both)}"
+    def __init__(self, target: Any):
+        dtype = None
+        with suppress(TypeError):
+            dtype = as_dtype(target)
+        assert dtype is not None and dtype.name in ("float16", "bfloat16"), (
+            "AMP currently supports only float16 or bfloat16 as a target_dtype, got "
+            f"{getattr(target, '__name__', target)!r}"
         )
-        for kind, ops in given.items():
-            if ops is not None:
-                self.kinds = {op: k for op, k in self.kinds.items() if k != kind or not op.in_mxnet}
-        for kind, ops in given.items():
-            self.kinds.update(dict.fromkeys(ops or (), kind))
-        self.kinds = {**dict.fromkeys(lists.bound(), "bound"), **self.kinds}
-        if conditions is None:
-            conditions = lists.list_conditional_fp32_ops(self.target)
-        self.conditions = {
-            _op(name): (attribute, tuple(values)) for name, attribute, values in conditions
-        }
-
-    def kind_of(self, op: Op, attrs: dict[str, Any]) -> str | None:
-        """The kind of a call, or None for no casts."""
-        if op in self.conditions:
-            attribute, values = self.conditions[op]
-            if str(attrs.get(attribute)) in values:
-                return "float32"
-        return self.kinds.get(op)
+        self.target = dtype
+        self.kinds = kinds()
 
     def __call__(self, op: Op, inputs: tuple, attrs: dict[str, Any]) -> tuple:
         """The inputs of a call, cast where needed."""
-        kind = self.kind_of(op, attrs)
+        kind = self.kinds.get(op)
+        if op.name in CONDITIONAL:
+            attribute, values = CONDITIONAL[op.name]
+            kind = "float32" if str(attrs.get(attribute)) in values else kind
         if kind is None or not inputs or inputs[0].is_np:
             return inputs
         if op.variadic:
@@ -93,7 +128,9 @@ class Casts:
         if kind in ("low", "float32"):
             target = self.target if kind == "low" else FLOAT32
             return tuple([_cast(x, target) for x in inputs])
-        places = bound_places(kind, op, inputs)
+        n = len(inputs)
+        bound = range(n) if kind == "widest" else op.of_one_dtype(n)
+        places = [i for i in bound if inputs[i] is not None]
         together = [inputs[i] for i in places]
         if len(together) < 2:
             return inputs
@@ -103,12 +140,6 @@ class Casts:
             together = [_cast(x, FLOAT32) for x in together]
         cast = dict(zip(places, together))
         return tuple([cast.get(i, x) for i, x in enumerate(inputs)])
-
-
-def bound_places(kind: str, op: Op, inputs: Sequence[Any]) -> list[int]:
-    """The positions of the inputs that a call of this kind casts to the widest dtype."""
-    places = range(len(inputs)) if kind == "widest" else op.of_one_dtype(len(inputs))
-    return [i for i in places if inputs[i] is not None]
 
 
 def _parts(x: Any) -> Sequence[Any]:
@@ -128,48 +159,16 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
     return amp_cast(x, dtype=dtype)
 
 
-def _ops(names: Sequence[str] | None) -> set[Op] | None:
-    return None if names is None else {_op(name) for name in names}
-
-
-def _op(name: str) -> Op:
-    op = registry.get(name)
-    assert op is not None, (
-        f"{name!r} is no op; amp.list_lp16_ops, list_fp32_ops, list_widest_type_cast and "
-        "list_conditional_fp32_ops have the names"
-    )
-    return op
-
-
-class Scope(Standing):
-    """What `init` returns: leaving the scope restores what was set before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.undo.append(partial(_set, current()))
-
-
-def _set(casts: Casts | None) -> None:
+def _set(casts: Any) -> None:
     Modes.casting = casts
     NDArray._apply = staticmethod(apply if casts is None else apply_with_casts)
 
 
-def current() -> Casts | None:
-    """The casts in force; None if mixed precision is off."""
-    casts: Any = Modes.casting
-    return casts
-
-
-def init(
-    target_dtype: Any = "float16",
-    target_precision_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: Conditions | None = None,
-    fp32_ops: Sequence[str] | None = None,
-) -> Scope:
+def init(target_dtype: Any = "float16") -> Standing:
     """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
 
-    target_dtype: 'float16' or 'bfloat16'. target_precision_ops, conditional_fp32_ops, fp32_ops
-    replace the lists `list_lp16_ops`, `list_conditional_fp32_ops` and `list_fp32_ops`.
+    target_dtype: 'float16' or 'bfloat16'; `_LOW` has the ops that are cast to this dtype.
+    (MXNet's other arguments, which replace its lists, are left out.)
 
     Two additions to MXNet: `with amp.init(): ...` restores at its end what was set before, and
     `amp.init(None)` turns mixed precision off. A second call replaces the first (MXNet ignores it).
@@ -178,10 +177,10 @@ def init(
     Arrays get the casts of all lists; MXNet 1.9.1 casts arrays only for the low and the widest
     lists, and Symbols for all, so that there a hybridized net differs from an eager one.
 
-    AssertionError for another dtype, for a name that is no op, and for an op in two lists.
+    AssertionError for another dtype.
     """
-    lists = target_precision_ops, conditional_fp32_ops, fp32_ops
-    casts = None if target_dtype is None else Casts(target_dtype, *lists)
-    scope = Scope()
+    casts = None if target_dtype is None else Casts(target_dtype)
+    scope = Standing()
+    scope.undo.append(partial(_set, Modes.casting))
     scope.install(partial(_set, casts))
     return scope

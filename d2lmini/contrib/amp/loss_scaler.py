@@ -24,12 +24,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from d2lmini.base.scopes import contextmanager
-from d2lmini.contrib.amp.casts import current
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
-from d2lmini.ndarray import NDArray
-from d2lmini.ops.core import registry
-from d2lmini.optimizer import Optimizer
+from d2lmini.ops.core import Modes, registry
 
 
 class LossScaler:
@@ -54,8 +51,10 @@ class LossScaler:
 
     def has_overflow(self, params: Iterable[Parameter]) -> bool:
         """True if a gradient holds inf or nan; adjusts the scale. Waits for the gradients."""
-        found = [_are_finite(grads) for grads in _gradients_by_device(params)]
-        overflow = not all(bool(finite.asscalar()) for finite in found)
+        grads = [param.list_grad() for param in params if param.grad_req != "null"]
+        # 1 for each device whose gradients are finite, else 0: one task of the engine for each.
+        found = [registry["_are_finite"](*of_device) for of_device in zip(*grads)]
+        overflow = not all([bool(finite.asscalar()) for finite in found])
         self._loss_scale = self._next_loss_scale
         if overflow:
             self._next_loss_scale = self._loss_scale / 2
@@ -68,24 +67,9 @@ class LossScaler:
         return overflow
 
 
-def _gradients_by_device(params: Iterable[Parameter]) -> list[list[NDArray]]:
-    grads = [param.list_grad() for param in params if param.grad_req != "null"]
-    return [list(of_device) for of_device in zip(*grads)]
-
-
-def _are_finite(grads: list[NDArray]) -> NDArray:
-    """1 if all elements of the gradients are finite, else 0; one task of the engine."""
-    return registry["_are_finite"](*grads)
-
-
 def _check_trainer(optimizer_or_trainer: Any) -> Trainer:
-    if isinstance(optimizer_or_trainer, Optimizer):
-        raise TypeError("AMP is currently only compatible with Gluon Trainer")
     if not isinstance(optimizer_or_trainer, Trainer):
-        raise TypeError(
-            "optimizer_or_trainer should be a Gluon Trainer or an optimizer, instead is "
-            f"{type(optimizer_or_trainer)}"
-        )
+        raise TypeError(f"AMP works with a Gluon Trainer, got {type(optimizer_or_trainer)}")
     return optimizer_or_trainer
 
 
@@ -94,7 +78,7 @@ def init_trainer(optimizer_or_trainer: Trainer) -> None:
 
     AssertionError unless `amp.init` was called; TypeError for anything but a Trainer."""
     trainer = _check_trainer(optimizer_or_trainer)
-    assert current() is not None, "AMP not initialized, did you forget to call amp.init()?"
+    assert Modes.casting is not None, "AMP not initialized, did you forget to call amp.init()?"
     trainer._amp_loss_scaler = LossScaler()
     trainer._amp_original_scale = trainer._scale
 
@@ -106,7 +90,7 @@ def scale_loss(loss: Any, optimizer_or_trainer: Trainer) -> Iterator[Any]:
 
     AssertionError unless `amp.init` was called; AttributeError for a Trainer without
     `amp.init_trainer`."""
-    assert current() is not None, "AMP not initialized, did you forget to call amp.init()?"
+    assert Modes.casting is not None, "AMP not initialized, did you forget to call amp.init()?"
     trainer = _check_trainer(optimizer_or_trainer)
     scaler = trainer._amp_loss_scaler
     if scaler is None:

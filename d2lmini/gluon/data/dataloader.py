@@ -129,10 +129,22 @@ class DataLoader:
     ):  # fmt: skip
         if timeout <= 0:
             raise ValueError(f"timeout must be positive, given {timeout}")
+        if batch_sampler is None:
+            if batch_size is None:
+                raise ValueError("batch_size must be specified unless batch_sampler is specified")
+            if sampler is None:
+                make = RandomSampler if shuffle else SequentialSampler
+                sampler = make(len(dataset))
+            elif shuffle:
+                raise ValueError("shuffle must not be specified if sampler is specified")
+            batch_sampler = BatchSampler(sampler, batch_size, last_batch or "keep")
+        elif batch_size is not None or shuffle or sampler is not None or last_batch is not None:
+            raise ValueError(
+                "batch_size, shuffle, sampler and last_batch must not be specified if "
+                "batch_sampler is specified."
+            )
         self._dataset = dataset
-        self._batch_sampler = _batches(
-            dataset, batch_size, shuffle, sampler, last_batch, batch_sampler
-        )
+        self._batch_sampler = batch_sampler
         self._batchify_fn = batchify_fn or default_batchify_fn
         self._num_workers = max(0, int(num_workers))
         self._pinned = cpu_pinned(pin_device_id) if pin_memory else None
@@ -267,26 +279,6 @@ class DataLoader:
                 self._jobs = os.getpid(), jobs
                 self._finalizer = weakref.finalize(self, _end, jobs, self._num_workers)
         return self._jobs[1]
-
-
-def _batches(
-    dataset: Any, batch_size: Any, shuffle: Any, sampler: Any, last_batch: Any, batch_sampler: Any
-) -> Any:
-    """The batch sampler that the arguments describe."""
-    if batch_sampler is not None:
-        if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-            raise ValueError(
-                "batch_size, shuffle, sampler and last_batch must not be specified if "
-                "batch_sampler is specified."
-            )
-        return batch_sampler
-    if batch_size is None:
-        raise ValueError("batch_size must be specified unless batch_sampler is specified")
-    if sampler is None:
-        sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
-    elif shuffle:
-        raise ValueError("shuffle must not be specified if sampler is specified")
-    return BatchSampler(sampler, batch_size, last_batch or "keep")
 
 
 def _move(batch: Any, ctx: Any) -> Any:

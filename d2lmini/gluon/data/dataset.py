@@ -132,12 +132,11 @@ class Dataset:
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
         """Apply fn(*element) to tuples, else fn(element): at each access if `lazy`, otherwise once,
         immediately."""
-        lazily = _LazyTransformDataset(self, fn)
-        return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
+        return _LazyTransformDataset(self, fn).loaded(not lazy)
 
     def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
         """Apply `fn` to the first part of each element (the image); keep the other parts."""
-        return self.transform(_TransformFirst(fn), lazy)
+        return _LazyTransformDataset(self, fn, first=True).loaded(not lazy)
 
     filter, sample, shard, take = LeftOut(), LeftOut(), LeftOut(), LeftOut()
 
@@ -195,34 +194,30 @@ class ArrayDataset(Dataset):
         return None if any(part is None for part in batch) else batch
 
 
-class _TransformFirst:
-    """Applies fn to the first argument."""
-
-    def __init__(self, fn: Callable[[Any], Any]):
-        self._fn = fn
-
-    def __call__(self, x: Any, *rest: Any) -> Any:
-        return (self._fn(x), *rest) if rest else self._fn(x)
-
-
 class _LazyTransformDataset(Dataset):
-    """Applies a function to another dataset's elements."""
+    """Applies a function to another dataset's elements, or to their first parts."""
 
-    def __init__(self, data: Dataset, fn: Callable[..., Any]):
-        self._data = data
-        self._fn = fn
+    def __init__(self, data: Dataset, fn: Callable[..., Any], first: bool = False):
+        self._data, self._fn, self._first = data, fn, first
 
     def __getitem__(self, idx: Any) -> Any:
         item = self._data[idx]
-        return self._fn(*item) if isinstance(item, tuple) else self._fn(item)
+        parts = item if isinstance(item, tuple) else (item,)
+        if self._first and len(parts) > 1:
+            return (self._fn(parts[0]), *parts[1:])
+        return self._fn(*parts)
+
+    def loaded(self, now: bool) -> Dataset:
+        """This dataset; `now`: its elements, computed at once."""
+        return SimpleDataset([self[i] for i in range(len(self))]) if now else self
 
     def __len__(self) -> int:
         return len(self._data)
 
     def _whole_batch(self, indices: Sequence[int]) -> Any:
         """All elements at once, for a transform that gives the same result on a batch of images."""
-        fn = self._fn._fn if isinstance(self._fn, _TransformFirst) else None
-        if fn is None or not same_as_one_by_one(fn):
+        fn = self._fn
+        if not (self._first and same_as_one_by_one(fn)):
             return None
         batch = gather(self._data, indices)
         first = batch[0] if isinstance(batch, list) else batch

@@ -65,40 +65,37 @@ class Sampler:
         """Make the next iteration the one of this state."""
 
 
-class _Stateless(Sampler):
-    """A sampler whose next iteration depends at most on NumPy's generator."""
+class _OfLength(Sampler):
+    """Base class of samplers whose next iteration depends at most on NumPy's generator."""
+
+    def __init__(self, length: int):
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
 
-class SequentialSampler(_Stateless):
+class SequentialSampler(_OfLength):
     """start, start + 1, ..., start + length - 1."""
 
     def __init__(self, length: int, start: int = 0):
-        self._length = length
+        super().__init__(length)
         self._start = start
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self._start, self._start + self._length))
 
-    def __len__(self) -> int:
-        return self._length
 
-
-class RandomSampler(_Stateless):
+class RandomSampler(_OfLength):
     """0 ... length - 1 in a new random order each time (`numpy.random.seed` repeats it)."""
-
-    def __init__(self, length: int):
-        self._length = length
 
     def __iter__(self) -> Iterator[Any]:
         indices = np.arange(self._length)
         np.random.shuffle(indices)
         return iter(indices.tolist())
-
-    def __len__(self) -> int:
-        return self._length
 
 
 class BatchSampler(Sampler):

@@ -40,8 +40,8 @@ from d2lmini.gluon.hybrid_block import HybridBlock, Layer
 # -- containers ------------------------------------------------------------------------------------
 
 
-class _Row(Block):
-    """What both containers share: `add`, indexing, length."""
+class Row(Block):
+    """What containers share, also those of cells: `add`, indexing, length."""
 
     def add(self, *blocks: Block) -> None:
         """Append Blocks."""
@@ -67,7 +67,7 @@ class _Row(Block):
         return self._children
 
 
-class Sequential(_Row):
+class Sequential(Row):
     """Blocks called one after another, each on the output of the one before.
 
     >>> net = Sequential()
@@ -94,7 +94,7 @@ class Sequential(_Row):
         super().hybridize(active, **kwargs)
 
 
-class HybridSequential(_Row, HybridBlock):
+class HybridSequential(Row, HybridBlock):
     """HybridBlocks called one after another, as `Sequential`; hybridized as one graph."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -305,10 +305,7 @@ class ReflectionPad2D(Layer):
     def _build(self) -> None:
         if isinstance(self.padding, int):
             self.padding = (0,) * 4 + (self.padding,) * 4
-        assert isinstance(self.padding, (tuple, list)) and len(self.padding) == 8, (
-            f"padding must be a number or eight of them, (before, after) for N, C, H, W; got "
-            f"{self.padding!r}"
-        )
+        assert len(self.padding) == 8, f"padding must be a number or eight, got {self.padding!r}"
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         return F.pad(x, mode="reflect", pad_width=self.padding)

@@ -22,9 +22,8 @@ Conv2D(3 -> 6, kernel_size=(5, 5), stride=(1, 1), padding=(2, 2), Activation(sig
 Data is (N, C, *size). An int for kernel_size, strides, ... holds for every spatial axis.
 `nd.Convolution`, `nd.Deconvolution` and `nd.Pooling` document the formulas of the sizes.
 
-Pooling layers also take the layouts NWC, NHWC and NDHWC, where data is (N, *size, C), and its axes
-are moved before and after. `strides` defaults to the window's size. With `ceil_mode` the last
-window may extend over the edge.
+The strides of pooling default to the window's size. With `ceil_mode` the last window may extend
+over the edge.
 """
 
 from __future__ import annotations
@@ -38,26 +37,26 @@ from d2lmini.base.families import REQUIRED
 from d2lmini.base.util import is_np_shape
 from d2lmini.gluon.hybrid_block import Layer
 from d2lmini.gluon.nn.basic import Affine
+from d2lmini.ops.windows import LAYOUTS
 
 Size = int | tuple[int, ...]
 
-#: The layouts of pooling, with the channels first or last. Convolutions refuse the latter, NWC when
-#: the layer is made and the others at the call, as MXNet does on a CPU.
-LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 
-
-def each_axis(value: Any, ndim: int) -> Any:
-    """One number for each spatial axis."""
-    return value if isinstance(value, (tuple, list, str)) else (value,) * ndim
-
-
-def window_size(name: str, value: Any, ndim: int) -> Any:
-    """`each_axis` of the window's size; AssertionError for another number of axes."""
-    size = each_axis(value, ndim)
-    assert len(size) == ndim and not isinstance(size, str), (
-        f"{name} must be a number or a list of {ndim} ints, got {size!r}"
+def each_axis(name: str, value: Any, ndim: int) -> Any:
+    """One number for each spatial axis; AssertionError for another number of numbers."""
+    size = value if isinstance(value, (tuple, list)) else (value,) * ndim
+    assert len(size) == ndim and not isinstance(value, str), (
+        f"{name} must be a number or a list of {ndim} ints, got {value!r}"
     )
     return size
+
+
+def channels_first(layout: str | None, ndim: int) -> str:
+    """The only layout, as on MXNet's CPU for convolutions; AssertionError for another one."""
+    assert layout in (None, LAYOUTS[ndim]), (
+        f"Only supports {LAYOUTS[ndim]!r} layout, got {layout!r}; move the axes with .transpose()"
+    )
+    return LAYOUTS[ndim]
 
 
 class _Conv(Affine):
@@ -65,6 +64,7 @@ class _Conv(Affine):
 
     ndim: ClassVar[int]
     _op_name: ClassVar[str] = "Convolution"
+    _sizes: ClassVar[dict[str, str]] = {"stride": "strides", "dilate": "dilation", "pad": "padding"}
 
     channels: int = REQUIRED
     kernel_size: Size = REQUIRED
@@ -81,34 +81,25 @@ class _Conv(Affine):
     dtype = np.float32
 
     def _build(self) -> None:
-        ndim, kind = self.ndim, type(self).__name__
-        layouts = LAYOUTS[ndim][:ndim]
-        layout = self.layout or layouts[0]
-        known = " and ".join(map(repr, layouts))
-        assert layout in layouts, f"Only supports {known} layout for now, got {layout!r}"
-        kernel = window_size("kernel_size", self.kernel_size, ndim)
-        windows = {"stride": self.strides, "dilate": self.dilation, "pad": self.padding}
-        sizes = {name: each_axis(value, ndim) for name, value in windows.items()}
-        for name, size in sizes.items():
-            if len(size) != ndim:
-                raise MXNetError(
-                    f"{kind}: {name} must be a number or a list of {ndim} ints, as the kernel "
-                    f"{kernel} has axes; got {size}"
-                )
+        kernel = each_axis("kernel_size", self.kernel_size, self.ndim)
         if self.channels % self.groups or self.in_channels % self.groups:
             raise MXNetError(
-                f"{kind}: groups={self.groups} must divide channels={self.channels} and "
-                f"in_channels={self.in_channels}"
+                f"{type(self).__name__}: groups={self.groups} must divide channels={self.channels} "
+                f"and in_channels={self.in_channels}"
             )
         self._kwargs: dict[str, Any] = {
-            "kernel": kernel, **sizes, "num_filter": self.channels, "num_group": self.groups,
-            "no_bias": not self.use_bias, "layout": layout,
+            "kernel": kernel,
+            **{key: each_axis(n, getattr(self, n), self.ndim) for key, n in self._sizes.items()},
+            "num_filter": self.channels, "num_group": self.groups,
+            "no_bias": not self.use_bias, "layout": channels_first(self.layout, self.ndim),
         }  # fmt: skip
-        self._build_affine(self._weight_shape(self.in_channels), self.channels)
+        # One channel axis of the weight is whole, the other that of a group.
+        whole, grouped = self._channel_axes()
+        self._build_affine((whole, grouped // self.groups, *kernel), self.channels)
 
-    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
-        how = self._kwargs
-        return (self.channels, in_channels // how["num_group"], *how["kernel"])
+    def _channel_axes(self) -> tuple[int, int]:
+        """The channels of the output and the input, in the order of the weight's axes."""
+        return self.channels, self.in_channels
 
     def _alias(self) -> str:
         return "conv"
@@ -159,7 +150,7 @@ class _ConvTranspose(_Conv):
     input size."""
 
     _op_name = "Deconvolution"
-
+    _sizes = {**_Conv._sizes, "adj": "output_padding"}
     _places = {"channels": -2, "kernel_size": -2, "strides": -2, "padding": -2,
                "output_padding": -1}  # fmt: skip
 
@@ -167,17 +158,15 @@ class _ConvTranspose(_Conv):
 
     def _build(self) -> None:
         super()._build()
-        self.outpad = each_axis(self.output_padding, self.ndim)
-        if any(more >= s for more, s in zip(self.outpad, self._kwargs["stride"])):
-            raise MXNetError(
-                f"{type(self).__name__}: output_padding={self.outpad} must be less than strides="
-                f"{self._kwargs['stride']}"
-            )
-        self._kwargs["adj"] = self.outpad
-
-    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
         how = self._kwargs
-        return (in_channels, self.channels // how["num_group"], *how["kernel"])
+        if any(more >= s for more, s in zip(how["adj"], how["stride"])):
+            raise MXNetError(
+                f"{type(self).__name__}: output_padding={how['adj']} must be less than strides="
+                f"{how['stride']}"
+            )
+
+    def _channel_axes(self) -> tuple[int, int]:
+        return self.in_channels, self.channels
 
 
 class Conv1DTranspose(_ConvTranspose):
@@ -209,20 +198,15 @@ class _Pooling(Layer):
     global_pool: ClassVar[bool] = False
 
     def _build(self) -> None:
-        ndim = self.ndim
-        layout = self.layout or LAYOUTS[ndim][0]
-        known = " and ".join(LAYOUTS[ndim])
-        assert layout in LAYOUTS[ndim], (
-            f"Only {known} layouts are valid for {ndim}D Pooling, got {layout!r}"
-        )
-        kernel = window_size("pool_size", self.pool_size, ndim)
+        kernel = each_axis("pool_size", self.pool_size, self.ndim)
+        strides = kernel if self.strides is None else self.strides
         self._kwargs: dict[str, Any] = {
             "kernel": kernel,
-            "stride": kernel if self.strides is None else each_axis(self.strides, ndim),
-            "pad": each_axis(self.padding, ndim),
+            "stride": each_axis("strides", strides, self.ndim),
+            "pad": each_axis("padding", self.padding, self.ndim),
             "global_pool": self.global_pool,
             "pool_type": self.pool_type,
-            "layout": layout,
+            "layout": channels_first(self.layout, self.ndim),
             "pooling_convention": "full" if self.ceil_mode else "valid",
         }
         if self.pool_type == "avg" and not self.global_pool:
@@ -232,12 +216,7 @@ class _Pooling(Layer):
         return "pool"
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        first, last = LAYOUTS[self.ndim]
-        if self._kwargs["layout"] == first:
-            return F.Pooling(x, name="fwd", **self._kwargs)
-        y = F.transpose(x, axes=[last.index(axis) for axis in first])
-        y = F.Pooling(y, name="fwd", **{**self._kwargs, "layout": first})
-        return F.transpose(y, axes=[first.index(axis) for axis in last])
+        return F.Pooling(x, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
         how = self._kwargs

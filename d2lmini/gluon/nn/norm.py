@@ -49,13 +49,14 @@ class _Normalization(Layer):
         self._kwargs = {
             "eps": self.epsilon, "axis": self.axis, "center": self.center, "scale": self.scale,
         }  # fmt: skip
-        self.gamma = self._one_per_channel("gamma", self.gamma_initializer, self.scale)
-        self.beta = self._one_per_channel("beta", self.beta_initializer, self.center)
+        self._one_per_channel("gamma", self.gamma_initializer, self.scale)
+        self._one_per_channel("beta", self.beta_initializer, self.center)
 
-    def _one_per_channel(self, name: str, init: Any, learnt: bool, **how: Any) -> Any:
-        req, shape = "write" if learnt else "null", (self.in_channels,)
-        how |= {"grad_req": req, "init": init, "allow_deferred_init": True}
-        return self.params.get(name, shape=shape, **how)
+    def _one_per_channel(self, name: str, init: Any, learnt: bool) -> None:
+        how = {"grad_req": "write" if learnt else "null", "differentiable": learnt}
+        shape = (self.in_channels,)
+        parameter = self.params.get(name, shape=shape, init=init, allow_deferred_init=True, **how)
+        setattr(self, name, parameter)
 
     def infer_shape(self, x: Any) -> None:
         """Set the number of channels from `x`; MXNetError if `x` has no such axis."""
@@ -94,14 +95,9 @@ class BatchNorm(_Normalization):
     in_channels: int = 0
 
     def _build(self) -> None:
-        for name, init, learnt in (
-            ("gamma", self.gamma_initializer, self.scale),
-            ("beta", self.beta_initializer, self.center),
-            ("running_mean", self.running_mean_initializer, False),
-            ("running_var", self.running_variance_initializer, False),
-        ):
-            parameter = self._one_per_channel(name, init, learnt, differentiable=learnt)
-            setattr(self, name, parameter)
+        super()._build()
+        self._one_per_channel("running_mean", self.running_mean_initializer, False)
+        self._one_per_channel("running_var", self.running_variance_initializer, False)
         self._kwargs = {
             "axis": self.axis, "eps": self.epsilon, "momentum": self.momentum,
             "fix_gamma": not self.scale, "use_global_stats": self.use_global_stats,

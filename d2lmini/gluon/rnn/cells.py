@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 from d2lmini import ndarray as nd
 from d2lmini.base.families import REQUIRED
 from d2lmini.gluon.hybrid_block import Layer
-from d2lmini.gluon.nn import LeakyReLU
 from d2lmini.gluon.parameter import DeferredInitializationError, Parameter
 from d2lmini.gluon.rnn.recurrent import KINDS, HybridRecurrentCell, Run, as_shaped
 from d2lmini.ops.core import Value, registry
@@ -33,13 +32,11 @@ from d2lmini.ops.sequence import SequenceLast, SequenceMask
 
 
 def activate(F: Any, x: Any, activation: Any, **kwargs: Any) -> Any:
-    """activation(x), for a name accepted by `F.Activation`, a LeakyReLU, or any function."""
+    """activation(x), for a name accepted by `F.Activation`, or any function or layer."""
     if isinstance(activation, str):
         if activation in ("tanh", "relu", "sigmoid", "softsign"):
             return getattr(F, activation)(x, **kwargs)
         return F.Activation(x, act_type=activation, **kwargs)
-    if isinstance(activation, LeakyReLU):
-        return F.LeakyReLU(x, act_type="leaky", slope=activation.alpha, **kwargs)
     return activation(x)
 
 
@@ -165,8 +162,7 @@ class GatedCell(Layer, HybridRecurrentCell):
 class RNNCell(GatedCell):
     """h' = activation(W x + b + U h + d); the output is h' (J. Elman, 1990).
 
-    activation: 'tanh', 'relu' or another name accepted by `nd.Activation`, a LeakyReLU, or a
-    function.
+    activation: 'tanh', 'relu' or another name accepted by `nd.Activation`, a function or a layer.
     """
 
     _kind = "rnn"

@@ -33,6 +33,7 @@ from d2lmini import symbol
 from d2lmini.base.families import REQUIRED
 from d2lmini.base.scopes import swapping
 from d2lmini.gluon.hybrid_block import Layer
+from d2lmini.gluon.nn.basic import Row
 from d2lmini.gluon.rnn.recurrent import HybridRecurrentCell, RecurrentCell, Run, as_shaped
 from d2lmini.ops.core import Value, registry
 
@@ -56,14 +57,8 @@ class _Composite:
         return [state for cell in self._cells() for state in cell.begin_state(**how)]
 
 
-class _Stack(_Composite):
+class _Stack(_Composite, Row):
     """Base class of `SequentialRNNCell` and `HybridSequentialRNNCell`."""
-
-    _children: Any
-
-    def add(self, cell: Any) -> None:
-        """Append a cell."""
-        self.register_child(cell)  # type: ignore[attr-defined]
 
     def _through(self, inputs: Any, states: list[Any]) -> tuple[Any, list[Any]]:
         """Compute one step of all cells."""
@@ -89,12 +84,6 @@ class _Stack(_Composite):
         for cell in self._cells():
             whole = cell._merges(whole, cut_short)
         return whole
-
-    def __getitem__(self, i: int) -> Any:
-        return self._cells()[i]
-
-    def __len__(self) -> int:
-        return len(self._children)
 
     def __repr__(self) -> str:
         cells = "\n".join(f"({i}): {cell!r}" for i, cell in self._children.items())
@@ -198,13 +187,11 @@ class DropoutCell(Layer, HybridRecurrentCell):
         return f"{type(self).__name__}(rate={self.rate}, axes={self.axes})"
 
 
-class ModifierCell(HybridRecurrentCell):
+class ModifierCell(_Composite, HybridRecurrentCell):
     """Base class of cells that wrap another cell and use its parameters and states.
 
     The inner cell must not be called directly any more. Subclasses define `hybrid_forward`.
     """
-
-    _modifier = "DropoutCell"
 
     def __init__(self, base_cell: Any):
         assert not base_cell._modified, (
@@ -218,12 +205,9 @@ class ModifierCell(HybridRecurrentCell):
     def params(self) -> Any:
         return self.base_cell.params
 
-    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        return self.base_cell.state_info(batch_size)
-
     def _begin_states(self, batch_size: int, func: Any, kwargs: dict[str, Any]) -> list[Any]:
         with self._inner_callable():
-            return self.base_cell.begin_state(batch_size=batch_size, func=func, **kwargs)
+            return super()._begin_states(batch_size, func, kwargs)
 
     def _inner_callable(self) -> Any:
         """A scope in which the inner cell may be called directly."""
@@ -288,9 +272,6 @@ class ZoneoutCell(ModifierCell):
 
 class ResidualCell(ModifierCell):
     """Adds the input to the output, which must have the same size (Y. Wu et al., 2016)."""
-
-    def _alias(self) -> str:
-        return "residualcell"
 
     def hybrid_forward(self, F: Any, x: Any, states: Any) -> Any:
         output, states = self.base_cell(x, states)

@@ -105,9 +105,6 @@ class Run(NamedTuple):
 class RecurrentCell(Block):
     """Abstract cell; subclasses define `state_info` and a forward of (inputs, states)."""
 
-    #: A modifier cell's name, as an example in messages.
-    _modifier = "ZoneoutCell"
-
     def __init__(self, prefix: str | None = None, params: Any = None):
         super().__init__(prefix=prefix, params=params)
         self._modified = False
@@ -133,7 +130,7 @@ class RecurrentCell(Block):
         """The states before the first step: func(name=..., shape=..., **kwargs) for each state, by
         default zeros. kwargs: ctx, dtype."""
         assert not self._modified, (
-            f"After applying modifier cells (e.g. {self._modifier}) the base cell cannot be called "
+            "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called "
             "directly. Call the modifier cell instead."
         )
         return self._begin_states(batch_size, func, kwargs)

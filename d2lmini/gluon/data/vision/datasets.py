@@ -30,10 +30,10 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, ClassVar
 
@@ -275,9 +275,8 @@ def extract(archive: str, folder: str, names: list[str]) -> None:
                 name = os.path.basename(member.name)
                 if name in missing and member.isreg() and not member.issparse():
                     source: Any = tar.extractfile(member)
-                    with files.replace_atomically(os.path.join(folder, name)) as [part]:
-                        with open(part, "wb") as target:
-                            shutil.copyfileobj(source, target, 1 << 20)
+                    pieces = iter(partial(source.read, 1 << 20), b"")
+                    files.write(os.path.join(folder, name), pieces)
                     missing.discard(name)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as problem:
         kind = FileError if isinstance(problem, OSError) else MXNetError

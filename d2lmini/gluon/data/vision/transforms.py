@@ -134,12 +134,12 @@ class Normalize(Layer):
 # -- sizes and places ------------------------------------------------------------------------------
 
 
-def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> Any:
+def resize(xp: Any, x: Any, width: int, height: int) -> Any:
     """Resize (..., H, W, C) to (..., height, width, C) of the same dtype; integers are rounded.
 
-    Bilinear (interpolation 1) or the nearest pixel (0). Pixels are squares with centres at
-    half-integers, so output i samples the input at (i + 1/2) * n / m - 1/2; beyond the border the
-    last pixel repeats. Cost: about 4 operations for each element of the two passes.
+    Bilinear: pixels are squares with centres at half-integers, so output i samples the input at
+    (i + 1/2) * n / m - 1/2; beyond the border the last pixel repeats. Cost: about 4 operations for
+    each element of the two passes.
 
     >>> ramp = np.arange(4, dtype=np.float32).reshape(1, 4, 1)
     >>> resize(np, ramp, 2, 1).ravel()
@@ -148,14 +148,8 @@ def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> 
     H, W = x.shape[-3:-1]
     if (height, width) == (H, W):
         return x.copy()
-    y = x
-    if interpolation:
-        y = x.astype(np.promote_types(x.dtype, np.float32) if x.dtype.kind == "f" else np.float32)
+    y = x.astype(np.promote_types(x.dtype, np.float32) if x.dtype.kind == "f" else np.float32)
     for axis, n, m in ((-3, H, height), (-2, W, width)):
-        if interpolation == 0:
-            places = np.minimum(np.arange(m) * n // m, n - 1)
-            y = xp.take(y, xp.asarray(places), axis=axis)
-            continue
         centre = (np.arange(m) + 0.5) * (n / m) - 0.5
         first = np.floor(centre)
         low, high = np.clip([first, first + 1], 0, n - 1).astype(np.int64)
@@ -168,20 +162,16 @@ def resize(xp: Any, x: Any, width: int, height: int, interpolation: int = 1) -> 
     return y.astype(x.dtype, copy=False) if x.dtype.kind == "f" else xp.rint(y).astype(x.dtype)
 
 
-def _infer_window(
-    data: Spec, *, size: tuple[int, int], interpolation: int, box: Any = None, **_: Any
-) -> Spec:
+def _infer_window(data: Spec, *, size: tuple[int, int], box: Any = None, **_: Any) -> Spec:
     _sides(data, batches=box is not None)
-    if interpolation not in (0, 1):
-        raise MXNetError(f"interpolation is 0 (nearest) or 1 (bilinear), got {interpolation!r}")
     return Spec((*data.shape[:-3], *size[::-1], data.shape[-1]), data.dtype)
 
 
 @_image_op(_infer_window, flops=8)
-def resized(xp, data, *, box, size, interpolation: int):
+def resized(xp, data, *, box, size):
     """The rectangle `box` = (x, y, width, height), resized to `size` = (width, height)."""
     x, y, w, h = box
-    return resize(xp, data[..., y : y + h, x : x + w, :], size[0], size[1], interpolation)
+    return resize(xp, data[..., y : y + h, x : x + w, :], *size)
 
 
 def central_box(data: Any, size: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -196,7 +186,6 @@ class _Sized(Layer):
     """Base class of transforms to images of a size."""
 
     size: Any = REQUIRED
-    interpolation: int = 1
 
     def _build(self) -> None:
         pair = self.size if isinstance(self.size, (tuple, list)) else (self.size, self.size)
@@ -208,14 +197,12 @@ class _Sized(Layer):
 
 
 class Resize(_Sized):
-    """Resizes images. interpolation: 0 nearest, 1 bilinear; MXNetError for others of MXNet's.
+    """Resizes images, bilinear.
 
     keep_ratio: an int `size` sets the shorter side, and the other side keeps the aspect ratio.
     """
 
     _takes_batches = True
-
-    _places = {"size": -2, "keep_ratio": -1}
 
     keep_ratio: bool = False
 
@@ -227,8 +214,7 @@ class Resize(_Sized):
                 height = H * width // W
             else:
                 width = W * height // H
-        size = width, height
-        return resized(x, box=(0, 0, W, H), size=size, interpolation=self.interpolation)
+        return resized(x, box=(0, 0, W, H), size=(width, height))
 
 
 class CenterCrop(_Sized):
@@ -238,12 +224,11 @@ class CenterCrop(_Sized):
     _takes_batches = True
 
     def forward(self, x: Any) -> Any:
-        box = central_box(x, self._pair)
-        return resized(x, box=box, size=self._pair, interpolation=self.interpolation)
+        return resized(x, box=central_box(x, self._pair), size=self._pair)
 
 
 @_image_op(_infer_window, flops=8)
-def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng):
+def random_resized_crop(xp, data, *, size, scale, ratio, rng):
     """A random rectangle, resized to `size`: area as a share of the image's in `scale`, aspect
     ratio (width / height) log-uniform in `ratio`, and random position. A rectangle that does not
     fit is drawn again, up to ten times; then the op uses the largest centred part."""
@@ -257,7 +242,7 @@ def random_resized_crop(xp, data, *, size, scale, ratio, interpolation: int, rng
         if 1 <= w <= W and 1 <= h <= H:
             box = random.integers(0, W - w + 1), random.integers(0, H - h + 1), w, h
             break
-    return resized.compute(xp, data, box=box, size=size, interpolation=interpolation)
+    return resized.compute(xp, data, box=box, size=size)
 
 
 class RandomResizedCrop(_Sized):
@@ -267,8 +252,6 @@ class RandomResizedCrop(_Sized):
     ratio: range of width / height. If ten draws do not fit, the largest central part is used.
     ValueError for a range that is not (low, high) above 0.
     """
-
-    _places = {"size": -2, "scale": -1, "ratio": -1}
 
     scale: Any = (0.08, 1.0)
     ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
@@ -283,7 +266,7 @@ class RandomResizedCrop(_Sized):
 
     def forward(self, x: Any) -> Any:
         how: Any = {"size": self._pair, "scale": tuple(self.scale), "ratio": tuple(self.ratio)}
-        return random_resized_crop(x, **how, interpolation=self.interpolation)
+        return random_resized_crop(x, **how)
 
 
 def _infer_flip(data: Spec, *, axis: int) -> Spec:
