@@ -1,9 +1,9 @@
 """`d2lmini info`: the facts for a problem report on this machine; `--json` for programs.
-`info --for FILE`: the names of MXNet that a program uses and that are missing here, or work
-differently (`compat/mxnet_alias/examine.py` finds them):
+`info --for FILE`: the names of MXNet that a program uses and that are missing here
+(`compat/mxnet_alias/examine.py` finds them):
 
     old.ipynb: 1 of 27 names of MXNet are missing
-      mxnet.image.imread (cell 3, line 2; cell 5, line 1): left out: MXNet's image operations
+      mxnet.image.imread (cell 3, line 2; cell 5, line 1): left out, as all of MXNet's image operations
 
 >>> from d2lmini.cli.info import facts
 >>> print(*facts(), sep=", ")
@@ -49,8 +49,8 @@ def add_to(commands: Any) -> None:
         "info",
         help="print versions, BLAS, cores, memory, GPUs and limits",
         description="What a report of a problem should say about this machine. With --for: which "
-        "names of MXNet programs use that are missing here or differ. Programs are read, not run; "
-        "the exit status is 1 if a name is missing.",
+        "names of MXNet programs use that are missing here. Programs are read, not run; the exit "
+        "status is 1 if a name is missing.",
     )
     parser.add_argument(
         "--for", dest="programs", nargs="+", metavar="FILE", help=".py or .ipynb files to read"
@@ -190,17 +190,12 @@ def show_names(paths: list[str], as_json: bool) -> int:
 
 def describe_program(path: str, program: Any) -> str:
     """All about one program: a headline, and a paragraph for each name."""
-    said = [f"{name.name} ({_list(name.places)}): {name.reason}" for name in program.missing]
-    said += [
-        f"{name.name} ({_list(name.places)}) differs: {name.reason}" for name in program.differs
-    ]
-    if program.not_python:
-        said.append(f"not Python 3: {_list(program.not_python)}")
     headline = f"{path}: {len(program.missing)} of {program.names} names of MXNet are missing"
-    texts = [textwrap.fill(x, 100, initial_indent="  ", subsequent_indent="    ") for x in said]
+    texts = [
+        textwrap.fill(
+            f"{name.name} ({'; '.join(dict.fromkeys(name.places))}): {name.reason}", 100,
+            initial_indent="  ", subsequent_indent="    ",
+        )
+        for name in program.missing
+    ]  # fmt: skip
     return "\n".join([headline, *texts])
-
-
-def _list(places: list[str]) -> str:
-    """The places, each once."""
-    return "; ".join(dict.fromkeys(places))
