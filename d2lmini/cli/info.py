@@ -3,7 +3,7 @@
 (`compat/mxnet_alias/examine.py` finds them):
 
     old.ipynb: 1 of 27 names of MXNet are missing
-      mxnet.image.imread (cell 3, line 2; cell 5, line 1): left out, as all of MXNet's image operations
+      mxnet.image.imread (cell 3, line 2): left out, as all of MXNet's image operations
 
 >>> from d2lmini.cli.info import facts
 >>> print(*facts(), sep=", ")

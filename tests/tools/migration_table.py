@@ -22,8 +22,8 @@ from d2lmini import install_as_mxnet, nd, np, sym
 from d2lmini.compat.left_out import Missing
 from d2lmini.compat.mxnet_alias import uninstall
 
-#: What d2lmini does differently on purpose. A paragraph is a row: what differs, what MXNet does, and
-#: what d2lmini does, as Markdown.
+#: What d2lmini does differently on purpose. A paragraph is a row: what differs, what MXNet does,
+#: and what d2lmini does, as Markdown.
 DIFFERENCES = (Path(__file__).parents[1] / "data" / "differences.txt").read_text(encoding="utf-8")
 ROW = re.compile(r"(.*?) MXNet: (.*?) d2lmini: (.*)")
 #: The message of a name that is left out ends with the reason.
