@@ -151,6 +151,7 @@ LEFT_OUT = {
     "profiler.set_config, set_state and dump do the same":
         "profiler.dump_profile profiler.profiler_set_*",
     "gluon.data.DataLoader fetches batches ahead": "PrefetchingIter",
+    "a generator of batches does the same, and gluon.data.DataLoader": "DataIter",
     "itertools.cycle and islice make epochs of any length": "ResizeIter",
     "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",
     "sklearn.datasets.load_svmlight_file reads such files": "LibSVMIter",
