@@ -54,8 +54,8 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 class DataBatch:
     """One batch: lists of NDArrays, and the number of padding elements at its end."""
 
-    data: list[NDArray]
-    label: list[NDArray] | None = None
+    data: Any
+    label: Any = None
     pad: int | None = None
     index: Any = None
 
