@@ -20,7 +20,6 @@ products have all cores while the engine is idle. Where several devices share th
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -162,5 +161,4 @@ def _after_fork_in_child() -> None:
         _restore()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+forks.at_fork(after_in_child=_after_fork_in_child)
