@@ -235,7 +235,7 @@ def of(function: Any) -> Any:
 
 #: Functions of integers that ONNX's operators compute as ours do.
 OF_INTEGERS = {
-    "roundings": lambda F, x: F.round(x) + F.floor(x) + F.ceil(x) + F.rint(x) + F.fix(x),
+    "roundings": lambda F, x: F.round(x) + F.floor(x) + F.ceil(x) + F.rint(x),
     "sums": lambda F, x: F.add_n(x, F.relu(x)) - F.square(x) + F.sum(x) * F.max(x),
     "numbers": lambda F, x: (x * 2.7 > 5) + F.clip(x, -3, 8.5),
 }  # fmt: skip
