@@ -45,7 +45,7 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
-        set_gradient_compression compression_params
+        set_gradient_compression compression_params get_operator_support
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
         *extracttrian Orthogonal CIFAR100
