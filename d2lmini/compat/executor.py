@@ -50,7 +50,7 @@ class Executor:
     arg_arrays, grad_arrays, aux_arrays  in the order of `list_arguments`, and of
         `list_auxiliary_states`; None for a gradient that is not wanted
     outputs                              in the order of `list_outputs`
-    arg_dict, grad_dict, aux_dict, output_dict  the same by name
+    arg_dict, grad_dict, aux_dict            the same by name
     """
 
     def __init__(
@@ -93,11 +93,6 @@ class Executor:
         specs = {node: x._spec for node, x in zip(self._op.variables, self._inputs)}
         typed = infer_types(entries, specs, training=False)[1]
         return [zeros(s.shape, self._ctx, dtype=s.dtype) for s in map(spec_of, typed)]
-
-    @property
-    def output_dict(self) -> dict[str, NDArray]:
-        """The outputs by name."""
-        return _by_name(self._symbol.list_outputs(), self.outputs)
 
     # -- running -----------------------------------------------------------------------------------
 

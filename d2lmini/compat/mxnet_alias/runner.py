@@ -72,9 +72,9 @@ def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int:
                 raise
             except BaseException as error:
                 _show(error)
-                if number < len(cells):
-                    place, left = _place(error, file, cell.name), len(cells) - number
-                    print(f"{place} failed; {left} more code cells were not run", file=sys.stderr)
+                if left := len(cells) - number:
+                    said = f"{cell.name} failed; {left} more code cells were not run"
+                    print(said, file=sys.stderr)
                 return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -112,15 +112,6 @@ def _show(error: BaseException) -> None:
         traceback.print_exception(type(error), error, frames)
     else:
         sys.excepthook(type(error), error, frames)
-
-
-def _place(error: BaseException, file: str, cell: str) -> str:
-    """The innermost line of the file in the traceback: "cell 3, line 2"."""
-    steps = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in steps if frame.f_code.co_filename == file]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        lines = [error.lineno or 1]
-    return f"{cell}, line {lines[-1]}" if lines else cell
 
 
 # -- notebooks -------------------------------------------------------------------------------------
