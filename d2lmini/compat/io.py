@@ -97,9 +97,11 @@ class NDArrayIter:
                 "NDArrayIter: last_batch_handle must be 'pad' or 'discard' ('roll_over' is left "
                 f"out of d2lmini), got {last_batch_handle!r}"
             )
-        self.data = _name_arrays(data, data_name, allow_empty=False)
-        self.label = _name_arrays(label, label_name, allow_empty=True)
+        self.data = _name_arrays(data, data_name)
+        self.label = _name_arrays(label, label_name)
         self.num_source = len(self.data) + len(self.label)
+        if not self.data:
+            raise ValueError("NDArrayIter: expected at least one array of data, got none")
         self.num_data = self.data[0][1].shape[0]
         for name, array in self.data + self.label:
             if array.shape[0] != self.num_data:
@@ -162,12 +164,10 @@ class NDArrayIter:
         return [nd.take(array, from_array(places, array.context)) for _, array in arrays]
 
 
-def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+def _name_arrays(data: Any, name: str) -> list[tuple[str, NDArray]]:
     """(name, NDArray) pairs of the user's data."""
     if data is None or (isinstance(data, (list, dict)) and not data):
-        if allow_empty:
-            return []
-        raise ValueError("NDArrayIter: expected at least one array of data, got none")
+        return []
     if isinstance(data, (NDArray, np.ndarray)):
         data = {name: data}
     elif isinstance(data, (list, tuple)):
