@@ -25,7 +25,7 @@ LEFT_OUT = {
         Deformable* Modulated* box_* bipartite_matching""",
     "as all of MXNet's tools for text": "text",
     "as all of MXNet's RecordIO; gluon.data.vision.ImageFolderDataset reads image files": """
-        recordio RecordFileDataset ImageRecordDataset""",
+        recordio RecordFileDataset ImageRecordDataset Image*Iter*""",
     "as all of MXNet's pretrained networks; gluon.nn has the layers to build and train them":
         "model_zoo",
     "as all of MXNet's contributed extras": """
@@ -156,7 +156,6 @@ LEFT_OUT = {
     "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",
     "sklearn.datasets.load_svmlight_file reads such files": "LibSVMIter",
     "gluon.data.vision.MNIST reads the same files": "MNISTIter",
-    "gluon.data.vision.ImageFolderDataset reads image files": "Image*Iter*",
     "numpy.testing and pytest do what MXNet's helpers for its own tests do": "test_utils",
     "as are the parts of MXNet that serve its own binary": """
         api cython error libinfo log misc notebook registry space *_doc numpy_dispatch_protocol
