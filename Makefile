@@ -123,7 +123,7 @@ fuzz: $(VENV)/.test  ## damaged files for every reader (docs/hostile-input.md), 
 	$(PY) tests/generators/run.py $(PROGRAMFLAGS)
 
 soak: $(VENV)/.test  ## the library in every use at once, for an hour (docs/tried.md)
-	$(PY) tests/soak/soak.py $(SOAKFLAGS)
+	PYTHONPATH=tests/tools $(PY) tests/soak/soak.py $(SOAKFLAGS)
 
 growth: $(VENV)/.test  ## how cost grows: tasks, dependencies, devices, batches, layers
 	$(PY) tests/benchmarks/growth.py $(GROWTHFLAGS)

@@ -23,6 +23,7 @@ using one raises an error that names the add-on (`tests/repository/test_addons.p
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -129,21 +130,29 @@ def _explain(what: str, problem: ModuleNotFoundError) -> str:
     return f"{what} needs the add-on {problem.name}, which is missing from this copy of d2lmini"
 
 
-class _SecondNames:
-    """Lets `import` find the modules of `MODULES` by their public names, as the same objects.
+class SecondNames:
+    """Lets `import` find modules by other names, as the same objects: `find` gives the object for a
+    name, or None.
 
-    This finder comes first, because the usual finder would look for "d2lmini.mxnet_alias.runner" in
-    the folder of the package `mxnet_alias`, and would load that file a second time. (The class has
-    the methods of `importlib.abc`'s classes, but does not import that module, which is slow.)
+    The finder stands in `sys.meta_path`, and its specs name a loader that puts the object under the
+    requested name. (The classes have the methods of `importlib.abc`'s classes, but do not import
+    that module, which is slow.)
     """
 
+    def __init__(self, find: Callable[[str], Any]):
+        self.find = find
+
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        for public, module in MODULES.items():
-            if fullname.startswith(public) and fullname[len(public) :][:1] in ("", "."):
-                return ModuleSpec(
-                    fullname, cast(Any, self), origin=module + fullname[len(public) :]
-                )
-        return None
+        value = self.find(fullname)
+        loader = cast(Any, SecondName(value))
+        return None if value is None else ModuleSpec(fullname, loader, is_package=True)
+
+
+class SecondName:
+    """The loader of an existing object."""
+
+    def __init__(self, value: Any):
+        self.value = value
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
@@ -151,8 +160,19 @@ class _SecondNames:
     def exec_module(self, module: ModuleType) -> None:
         # The import system returns the content of `sys.modules` after this function.
         spec = module.__spec__
-        assert spec is not None and spec.origin is not None
-        sys.modules[spec.name] = import_module(spec.origin)
+        assert spec is not None
+        sys.modules[spec.name] = self.value
+        self.value.__spec__ = self.value.__spec__ or spec
 
 
-sys.meta_path.insert(0, cast(Any, _SecondNames()))
+def _module_of(name: str) -> ModuleType | None:
+    """The module with this public name, or below one."""
+    for public, module in MODULES.items():
+        if name.startswith(public) and name[len(public) :][:1] in ("", "."):
+            return import_module(module + name[len(public) :])
+    return None
+
+
+# First, because the usual finder would look for "d2lmini.mxnet_alias.runner" in the folder of the
+# package `mxnet_alias`, and would load that file a second time.
+sys.meta_path.insert(0, cast(Any, SecondNames(_module_of)))

@@ -9,14 +9,17 @@ So a fork waits until the locks guarded here are free:
 
     _door = forks.guard(threading.Lock())
 
-The `engine` holds its own lock across forks, and calls `hold` first: a thread that holds a guarded
-lock may need the engine's lock, but never the reverse for long.
+`at_fork` registers what is to be done before a fork, and after it in both processes. The `engine`
+holds its own lock across forks, and calls `hold` first: a thread that holds a guarded lock may need
+the engine's lock, but never the reverse for long.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -28,6 +31,12 @@ _one_fork = threading.Lock()  # two forks at once would take each other's locks
 _held: dict[int, list[Any]] = {}  # by the thread that forks
 
 AnyLock = TypeVar("AnyLock")
+
+
+def at_fork(**hooks: Callable[[], object]) -> None:
+    """`os.register_at_fork`, where the system has forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**hooks)
 
 
 def living(collection: Any) -> list[Any]:

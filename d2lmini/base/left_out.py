@@ -25,12 +25,13 @@ LEFT_OUT = {
         Deformable* Modulated* box_* bipartite_matching""",
     "as all of MXNet's tools for text": "text",
     "as all of MXNet's RecordIO; gluon.data.vision.ImageFolderDataset reads image files": """
-        recordio RecordFileDataset ImageRecordDataset""",
+        recordio RecordFileDataset ImageRecordDataset Image*Iter*""",
     "as all of MXNet's pretrained networks; gluon.nn has the layers to build and train them":
         "model_zoo",
     "as all of MXNet's contributed extras": """
         gluon.contrib gluon.contrib.* Identity Concurrent HybridConcurrent PixelShuffle?D
-        IntervalSampler""",
+        IntervalSampler contrib.autograd contrib.io contrib.quantization contrib.tensorboard
+        contrib.svrg_optimization optimizer.contrib contrib.amp.lists.*""",
     "as all of MXNet's sparse arrays": """
         SparseEmbedding *CSRNDArray *SparseNDArray csr_matrix row_sparse_array retain getnnz edge_id
         dgl_* group_adagrad_update *.sparse.zeros *.sparse.empty *.sparse.array *.sparse.add
@@ -45,12 +46,13 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
-        set_gradient_compression compression_params
+        set_gradient_compression compression_params get_operator_support
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
         *extracttrian Orthogonal CIFAR100
         list_loss_output_functions list_lp16_* list_fp32_ops list_conditional_fp32_ops
-        list_widest_type_cast""",
+        list_widest_type_cast DataLoaderV1 MXDataIter TestStore KVStoreBase
+        convert_bucketing_module adagrad_update gs_retain *contrib.*uniform bfloat16""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_forward_hook shows the outputs of a layer":
@@ -133,9 +135,6 @@ LEFT_OUT = {
     "np.all(x) and a Python `if` do the same": "constraint_check",
     "cupy.cuda.Device(i).compute_capability is the same": "get_cuda_compute_capability",
     # The modules that only old programs import, and what MXNet's files import from its C library.
-    "as all of MXNet's contributed extras, which few programs use": """
-        contrib.autograd contrib.io contrib.quantization contrib.tensorboard
-        contrib.svrg_optimization optimizer.contrib contrib.amp.lists.*""",
     "d2lmini writes ONNX files and does not read them; onnxruntime runs them": """
         onnx2mx import_model* import_to_gluon* get_model_metadata*""",
     "as all of MXNet's custom operators; d2lmini.ops.core.op makes operators in Python": """
@@ -152,15 +151,12 @@ LEFT_OUT = {
     "profiler.set_config, set_state and dump do the same":
         "profiler.dump_profile profiler.profiler_set_*",
     "gluon.data.DataLoader fetches batches ahead": "PrefetchingIter",
+    "a generator of batches does the same, and gluon.data.DataLoader": "DataIter",
     "itertools.cycle and islice make epochs of any length": "ResizeIter",
     "np.loadtxt reads CSV files, NDArrayIter makes batches of them": "CSVIter",
     "sklearn.datasets.load_svmlight_file reads such files": "LibSVMIter",
     "gluon.data.vision.MNIST reads the same files": "MNISTIter",
-    "gluon.data.vision.ImageFolderDataset reads image files": "Image*Iter*",
     "numpy.testing and pytest do what MXNet's helpers for its own tests do": "test_utils",
-    "as few old programs use it": """
-        DataLoaderV1 MXDataIter TestStore KVStoreBase convert_bucketing_module adagrad_update
-        gs_retain *contrib.*uniform bfloat16""",
     "as are the parts of MXNet that serve its own binary": """
         api cython error libinfo log misc notebook registry space *_doc numpy_dispatch_protocol
         numpy_op_fallback numpy_op_signature

@@ -4,7 +4,7 @@ $ d2lmini lab                         # the chapters in JupyterLab, in a folder 
 $ d2lmini assign auto-parallelism     # a chapter's exercises for a class
 $ d2lmini run train.py --epochs 3     # an old MXNet program or notebook; its arguments follow
 $ d2lmini launch -n 4 train.py        # four processes that train together
-$ d2lmini info --json                 # versions, BLAS, cores, memory, GPUs, limits
+$ d2lmini info --json                 # versions, BLAS, cores, memory, GPUs
 
 A command is a file of this folder: `add_to` declares its arguments, and names the function that
 runs it and returns the exit status. `STATUS` explains every status; `--help` prints it.

@@ -1,13 +1,13 @@
 """`d2lmini info`: the facts for a problem report on this machine; `--json` for programs.
-`info --for FILE`: the names of MXNet that a program uses and that are missing here, or work
-differently (`compat/mxnet_alias/examine.py` finds them):
+`info --for FILE`: the names of MXNet that a program uses and that are missing here
+(`compat/mxnet_alias/examine.py` finds them):
 
     old.ipynb: 1 of 27 names of MXNet are missing
-      mxnet.image.imread (cell 3, line 2; cell 5, line 1): left out: MXNet's image operations
+      mxnet.image.imread (cell 3, line 2): left out, as all of MXNet's image operations
 
 >>> from d2lmini.cli.info import facts
 >>> print(*facts(), sep=", ")
-d2lmini, place, python, system, packages, blas, cores, memory, gpus, engine, limits, environment
+d2lmini, place, python, system, packages, blas, cores, memory, gpus, engine, environment
 
 Nothing else is imported: package metadata tells whether CuPy is installed, the library tells
 whether CuPy finds a GPU.
@@ -40,17 +40,17 @@ _SET_BY = ("D2LMINI_", "MXNET_", "OMP_", "OPENBLAS_", "MKL_", "CUDA_", "NCCL_", 
 #: The facts about a BLAS.
 _BLAS = ("internal_api", "version", "num_threads", "architecture")
 #: The facts that are sizes in bytes.
-_SIZES = {"total", "available", "resident", "limit", "free", "address_space"}
+_SIZES = {"total", "available", "resident", "limit", "free"}
 
 
 def add_to(commands: Any) -> None:
     """Declare `info`."""
     parser = commands.add_parser(
         "info",
-        help="print versions, BLAS, cores, memory, GPUs and limits",
+        help="print versions, BLAS, cores, memory and GPUs",
         description="What a report of a problem should say about this machine. With --for: which "
-        "names of MXNet programs use that are missing here or differ. Programs are read, not run; "
-        "the exit status is 1 if a name is missing.",
+        "names of MXNet programs use that are missing here. Programs are read, not run; the exit "
+        "status is 1 if a name is missing.",
     )
     parser.add_argument(
         "--for", dest="programs", nargs="+", metavar="FILE", help=".py or .ipynb files to read"
@@ -109,7 +109,6 @@ def facts() -> dict[str, Any]:
             for free, total in [device.ctx.memory_info()]
         ],
         "engine": {"kind": engine.current.kind, "workers": engine.stats().workers},
-        "limits": _limits(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_SET_BY)},
     }
 
@@ -135,21 +134,6 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _limits() -> dict[str, int | None]:
-    """The limits of this process; None if there is none."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return {}
-    kinds = {
-        "open_files": resource.RLIMIT_NOFILE,
-        "processes": resource.RLIMIT_NPROC,
-        "address_space": resource.RLIMIT_AS,
-    }
-    found = {name: resource.getrlimit(kind)[0] for name, kind in kinds.items()}
-    return {name: None if x == resource.RLIM_INFINITY else x for name, x in found.items()}
 
 
 def _core_quota() -> float | None:
@@ -190,17 +174,12 @@ def show_names(paths: list[str], as_json: bool) -> int:
 
 def describe_program(path: str, program: Any) -> str:
     """All about one program: a headline, and a paragraph for each name."""
-    said = [f"{name.name} ({_list(name.places)}): {name.reason}" for name in program.missing]
-    said += [
-        f"{name.name} ({_list(name.places)}) differs: {name.reason}" for name in program.differs
-    ]
-    if program.not_python:
-        said.append(f"not Python 3: {_list(program.not_python)}")
     headline = f"{path}: {len(program.missing)} of {program.names} names of MXNet are missing"
-    texts = [textwrap.fill(x, 100, initial_indent="  ", subsequent_indent="    ") for x in said]
+    texts = [
+        textwrap.fill(
+            f"{name.name} ({'; '.join(dict.fromkeys(name.places))}): {name.reason}", 100,
+            initial_indent="  ", subsequent_indent="    ",
+        )
+        for name in program.missing
+    ]  # fmt: skip
     return "\n".join([headline, *texts])
-
-
-def _list(places: list[str]) -> str:
-    """The places, each once."""
-    return "; ".join(dict.fromkeys(places))

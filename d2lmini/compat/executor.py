@@ -50,7 +50,7 @@ class Executor:
     arg_arrays, grad_arrays, aux_arrays  in the order of `list_arguments`, and of
         `list_auxiliary_states`; None for a gradient that is not wanted
     outputs                              in the order of `list_outputs`
-    arg_dict, grad_dict, aux_dict, output_dict  the same by name
+    arg_dict, grad_dict, aux_dict            the same by name
     """
 
     def __init__(
@@ -93,11 +93,6 @@ class Executor:
         specs = {node: x._spec for node, x in zip(self._op.variables, self._inputs)}
         typed = infer_types(entries, specs, training=False)[1]
         return [zeros(s.shape, self._ctx, dtype=s.dtype) for s in map(spec_of, typed)]
-
-    @property
-    def output_dict(self) -> dict[str, NDArray]:
-        """The outputs by name."""
-        return _by_name(self._symbol.list_outputs(), self.outputs)
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -222,7 +217,7 @@ def bind(
     _refuse(group2ctx)
     names, states = self.list_arguments(), self.list_auxiliary_states()
     arrays = _to_list("args", names, args)
-    grads = _to_list("args_grad", names, {} if args_grad is None else args_grad, missing=True)
+    grads = _to_list("args_grad", names, {} if args_grad is None else args_grad, None)
     aux = _to_list("aux_states", states, [] if aux_states is None else aux_states)
     for name, x, g in zip(names, arrays, grads):
         if g is not None and g._spec != x._spec:
@@ -285,34 +280,33 @@ def _refuse(group2ctx: Any, shared: Sequence[str] = ()) -> None:
         )
 
 
-def _to_list(what: str, names: Sequence[str], given: Any, missing: bool = False) -> list[Any]:
-    """Arrays in the order of `names`, from a list or a dict."""
+def _in_order(what: str, names: Sequence[str], given: Any, *absent: Any) -> list[Any]:
+    """A value for each of `names`, from a list or a dict; `absent` for one that a dict has not."""
     if isinstance(given, Mapping):
-        absent = [name for name in names if name not in given]
-        if absent and not missing:
-            raise ValueError(f"key `{absent[0]}` is missing in `{what}`")
-        given = [given.get(name) for name in names]
+        lacking = [name for name in names if name not in given]
+        if lacking and not absent:
+            raise ValueError(f"key `{lacking[0]}` is missing in `{what}`")
+        given = [given.get(name, *absent) for name in names]
     elif not isinstance(given, (list, tuple)):
-        raise TypeError(f"{what}: expected a list or a dict of NDArrays, got {given!r:.100}")
+        raise TypeError(f"{what}: expected a list or a dict, got {given!r:.100}")
     if len(given) != len(names):
-        raise ValueError(f"{what}: {len(given)} arrays for {names}")
-    for name, x in zip(names, given):
-        if not isinstance(x, NDArray) and not (x is None and missing):
-            raise TypeError(f"{what}: {name} must be an NDArray, got {type(x).__name__}")
+        raise ValueError(f"{what}: {len(given)} of them for {names}")
     return list(given)
+
+
+def _to_list(what: str, names: Sequence[str], given: Any, *absent: None) -> list[Any]:
+    """Arrays in the order of `names`."""
+    arrays = _in_order(what, names, given, *absent)
+    for name, x in zip(names, arrays):
+        if not isinstance(x, NDArray) and not (x is None and absent):
+            raise TypeError(f"{what}: {name} must be an NDArray, got {type(x).__name__}")
+    return arrays
 
 
 def _requests(names: Sequence[str], grad_req: Any) -> list[str]:
     if isinstance(grad_req, str):
-        reqs = [grad_req] * len(names)
-    elif isinstance(grad_req, Mapping):
-        reqs = [grad_req.get(name, "null") for name in names]
-    elif isinstance(grad_req, (list, tuple)):
-        reqs = list(grad_req)
-        if len(reqs) != len(names):
-            raise ValueError(f"{len(reqs)} grad_req for {len(names)} arguments: {names}")
-    else:
-        raise TypeError(f"grad_req is a str, a list or a dict, got {type(grad_req).__name__}")
+        grad_req = [grad_req] * len(names)
+    reqs = _in_order("grad_req", names, grad_req, "null")
     for req in reqs:
         if req not in ("write", "add", "null"):
             raise ValueError(f"grad_req must be in ('write', 'add', 'null'), got {req!r}")

@@ -12,7 +12,8 @@
 [4. 0.] 1
 
 An iterator gives `DataBatch`es until the epoch is over, and begins again after `reset()`. MXNet's
-file readers (CSVIter, ImageRecordIter, ...) are left out; use `gluon.data`.
+file readers (CSVIter, ImageRecordIter, ...) and its base class for others are left out; use
+`gluon.data`.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ import numpy as np
 
 from d2lmini import ndarray as nd
 from d2lmini.base import missing_attribute
-from d2lmini.compat.left_out import stand_in
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
 
-__all__ = ["DataBatch", "DataDesc", "DataIter", "NDArrayIter"]
+__all__ = ["DataBatch", "DataDesc", "NDArrayIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
@@ -58,9 +58,6 @@ class DataBatch:
     label: Any = None
     pad: int | None = None
     index: Any = None
-    bucket_key: Any = None
-    provide_data: list[DataDesc] | None = None
-    provide_label: list[DataDesc] | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("data", self.data), ("label", self.label)):
@@ -73,47 +70,7 @@ class DataBatch:
         return f"{type(self).__name__}: data shapes: {shapes} label shapes: {labels}"
 
 
-class DataIter:
-    """Base of iterators: define `iter_next` (advance; is there a batch?), `getdata`, `getlabel`,
-    `getpad`, `reset`."""
-
-    def __init__(self, batch_size: int = 0):
-        self.batch_size = batch_size
-
-    def __iter__(self) -> DataIter:
-        return self
-
-    def __next__(self) -> DataBatch:
-        return self.next()
-
-    def next(self) -> DataBatch:
-        """The next batch; StopIteration at the end of the epoch."""
-        if not self.iter_next():
-            raise StopIteration
-        return DataBatch(self.getdata(), self.getlabel(), self.getpad(), self.getindex())
-
-    def reset(self) -> None:
-        """Begin the next epoch."""
-
-    def iter_next(self) -> bool:
-        """Advance to the next batch; False at the end."""
-        return False
-
-    def getdata(self) -> Any:
-        """The data of the batch."""
-
-    def getlabel(self) -> Any:
-        """The labels of the batch."""
-
-    def getindex(self) -> Any:
-        """The indices of the batch's elements, if known."""
-        return None
-
-    def getpad(self) -> Any:
-        """The number of padding elements at the end of the batch."""
-
-
-class NDArrayIter(DataIter):
+class NDArrayIter:
     """Batches of arrays in memory.
 
     data, label: an NDArray or NumPy array, a list of them, or a dict by name; NDArrays keep their
@@ -132,7 +89,7 @@ class NDArrayIter(DataIter):
         last_batch_handle: str = "pad", data_name: str = "data",
         label_name: str = "softmax_label", layout: str = "NCHW",
     ):  # fmt: skip
-        super().__init__(batch_size)
+        self.batch_size = batch_size
         if batch_size < 1:
             raise ValueError(f"NDArrayIter: batch_size must be at least 1, got {batch_size}")
         if last_batch_handle not in ("pad", "discard"):
@@ -140,9 +97,11 @@ class NDArrayIter(DataIter):
                 "NDArrayIter: last_batch_handle must be 'pad' or 'discard' ('roll_over' is left "
                 f"out of d2lmini), got {last_batch_handle!r}"
             )
-        self.data = _name_arrays(data, data_name, allow_empty=False)
-        self.label = _name_arrays(label, label_name, allow_empty=True)
+        self.data = _name_arrays(data, data_name)
+        self.label = _name_arrays(label, label_name)
         self.num_source = len(self.data) + len(self.label)
+        if not self.data:
+            raise ValueError("NDArrayIter: expected at least one array of data, got none")
         self.num_data = self.data[0][1].shape[0]
         for name, array in self.data + self.label:
             if array.shape[0] != self.num_data:
@@ -184,21 +143,20 @@ class NDArrayIter(DataIter):
 
     hard_reset = reset
 
-    def iter_next(self) -> bool:
+    def __iter__(self) -> NDArrayIter:
+        return self
+
+    def next(self) -> DataBatch:
+        """The next batch; StopIteration at the end of the epoch. Its `pad` counts the elements that
+        are from the beginning of the epoch."""
         self.cursor += self.batch_size
-        if self.last_batch_handle == "pad":
-            return self.cursor < self.num_data
-        return self.cursor + self.batch_size <= self.num_data
+        pad = max(self.cursor + self.batch_size - self.num_data, 0)
+        if pad and (self.last_batch_handle == "discard" or self.cursor >= self.num_data):
+            raise StopIteration
+        return DataBatch(self._batch(self.data), self._batch(self.label), pad)
 
-    def getdata(self) -> list[NDArray]:
-        return self._batch(self.data)
-
-    def getlabel(self) -> list[NDArray]:
-        return self._batch(self.label)
-
-    def getpad(self) -> int:
-        """The number of this batch's elements that are from the beginning of the epoch."""
-        return max(self.cursor + self.batch_size - self.num_data, 0)
+    def __next__(self) -> DataBatch:
+        return self.next()
 
     def _batch(self, arrays: list[tuple[str, NDArray]]) -> list[NDArray]:
         places = np.arange(self.cursor, self.cursor + self.batch_size)
@@ -206,12 +164,10 @@ class NDArrayIter(DataIter):
         return [nd.take(array, from_array(places, array.context)) for _, array in arrays]
 
 
-def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDArray]]:
+def _name_arrays(data: Any, name: str) -> list[tuple[str, NDArray]]:
     """(name, NDArray) pairs of the user's data."""
     if data is None or (isinstance(data, (list, dict)) and not data):
-        if allow_empty:
-            return []
-        raise ValueError("NDArrayIter: expected at least one array of data, got none")
+        return []
     if isinstance(data, (NDArray, np.ndarray)):
         data = {name: data}
     elif isinstance(data, (list, tuple)):
@@ -226,7 +182,4 @@ def _name_arrays(data: Any, name: str, allow_empty: bool) -> list[tuple[str, NDA
 
 
 def __getattr__(name: str) -> Any:
-    found = None if name.startswith("__") else stand_in(f"io.{name}")
-    if found is None:
-        raise missing_attribute("io", name, __all__)
-    return found
+    raise missing_attribute("io", name, __all__)

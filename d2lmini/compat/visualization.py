@@ -46,24 +46,18 @@ def plot_network(
     return Picture(symbol, **dict(shape or {}))
 
 
-def print_summary(
-    symbol: Symbol,
-    shape: Shapes | None = None,
-    line_length: int = 120,
-    positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
-) -> None:
+def print_summary(symbol: Symbol, shape: Shapes | None = None, line_length: int = 120) -> None:
     """Print a line for each node but the parameters: name and op, output shape without the batch,
     number of its parameters' elements (auxiliary states not counted), the nodes of its inputs.
 
     shape: shapes of variables by name; without them only parameters of known size are counted.
-    positions: where columns end, as fractions of a line.
     """
     if not isinstance(symbol, Symbol):
         raise TypeError(f"print_summary: expected a Symbol, got {type(symbol).__name__}")
     given = shape or {}
     known = {n: given[n.name] for n in variables_of(symbol._entries) if n.name in given}
     found = shapes_of(symbol._entries, known)
-    ends = [int(line_length * p) for p in positions]
+    ends = [int(line_length * part) for part in (0.44, 0.64, 0.74, 1.0)]
 
     def size(node: Node) -> tuple[int, ...] | None:
         sizes = found.get((node, 0))

@@ -11,7 +11,6 @@ it, each with its own streams and memory pool, for programs that need several de
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import MXNetError, environment
+from d2lmini.base import MXNetError, environment, forks
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import module, products
 from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
@@ -244,5 +243,4 @@ def _after_fork_in_child() -> None:
         device.dead = f"{device.ctx}: CUDA cannot be used in a forked process; start it by 'spawn'"
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+forks.at_fork(after_in_child=_after_fork_in_child)

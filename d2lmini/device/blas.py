@@ -14,13 +14,12 @@ and shares the product among the engine's workers by a cut that depends on sizes
 The number of BLAS threads is one setting for the whole process. It is 1 while any thread is inside
 `alone`; the last thread to leave restores the value that the first one found, so that a user's own
 products have all cores while the engine is idle. Where several devices share the cores
-(`virtual_device`) it is 1 all the time (`stay_serial`).
+(`virtual_device`) it is 1 all the time: `stay_serial` enters, and stays inside.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -38,22 +37,24 @@ class _BlasThreads:
     """The number of threads of one BLAS library: functions to read and set it, and its value
     before the first thread entered `alone`."""
 
-    __slots__ = ("found", "kept", "read", "turn_to")
+    __slots__ = ("found", "read", "turn_to")
 
     def __init__(self, read: Callable[[], int], turn_to: Callable[[int], Any]):
         self.read = read
         self.turn_to = turn_to
         self.found = 1
-        self.kept: int | None = None  # the value before `stay_serial`
 
 
 _lock = threading.Lock()
 _inside: set[object] = set()  # a token for each entry into `alone` that has not left
+_SERIAL = "stay_serial"  # the token of `stay_serial`
 
 
 def threads() -> int:
     """Number of threads that BLAS uses for one product while no thread is in `alone`."""
     with _lock:
+        if _SERIAL in _inside:
+            return 1
         return max((d.found if _inside else d.read() for d in _dials()), default=1)
 
 
@@ -62,8 +63,8 @@ class _SingleThreadScope(Scope):
 
     __slots__ = ()
 
-    def _begin(self, undo: Undo) -> None:
-        token = object()
+    def _begin(self, undo: Undo, token: object = None) -> None:
+        token = token or object()
         undo.append(partial(_leave, token))
         with _lock:
             if not _inside:
@@ -94,26 +95,10 @@ def alone() -> AbstractContextManager[None]:
 
 def stay_serial(on: bool) -> None:
     """Let BLAS use one thread for everything from now on; False restores the former number."""
-    with _lock:
-        _stay_serial(on)
-
-
-def _stay_serial(on: bool) -> None:
-    for dial in _dials():
-        if on and dial.kept is None:
-            dial.kept = dial.found if _inside else dial.read()
-            _turn_dial(dial, 1)
-        elif not on and dial.kept is not None:
-            _turn_dial(dial, dial.kept)
-            dial.kept = None
-
-
-def _turn_dial(dial: _BlasThreads, n: int) -> None:
-    """Set the number of threads now, or when the last thread leaves `alone`."""
-    if _inside:
-        dial.found = n
+    if on:
+        _alone._begin([], _SERIAL)
     else:
-        dial.turn_to(n)
+        _leave(_SERIAL)
 
 
 def _restore() -> None:
@@ -121,6 +106,7 @@ def _restore() -> None:
     for dial in _dials():
         if dial.found != 1 and dial.read() == 1:
             dial.turn_to(dial.found)
+        dial.found = 1
 
 
 @cache
@@ -157,10 +143,9 @@ def _after_fork_in_child() -> None:
     """The threads that were inside `alone` do not exist in the child."""
     global _lock
     _lock = threading.Lock()
-    if _inside:
-        _inside.clear()
+    if _inside and _SERIAL not in _inside:
         _restore()
+    _inside.intersection_update({_SERIAL})
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+forks.at_fork(after_in_child=_after_fork_in_child)

@@ -31,9 +31,6 @@ class NumpyDevice(Device):
     def __init__(self, ctx: Context):
         super().__init__(ctx, engine.current.workers)
 
-    def copy(self, target: Any, source: Any) -> None:
-        self.xp.copyto(target, source)
-
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of the machine."""
         with forks.importing:

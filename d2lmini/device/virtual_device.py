@@ -44,9 +44,9 @@ from math import inf
 from typing import Any
 
 from d2lmini import engine
-from d2lmini.base import MXNetError, forks
+from d2lmini.base import MXNetError
 from d2lmini.base.scopes import Standing
-from d2lmini.context import Context, gpu
+from d2lmini.context import Context, cpu, gpu
 from d2lmini.device import blas, devices
 from d2lmini.device.interface import Device
 from d2lmini.device.storage import Chunk
@@ -108,9 +108,6 @@ class VirtualDevice(Device):
         rates = [getattr(devices.find_known(ctx), "link_gb_s", inf) for ctx in ends]
         return footprint().nbytes / min(self.link_gb_s, *rates) / 1e3
 
-    def copy(self, target: Any, source: Any) -> None:
-        self.xp.copyto(target, source)
-
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes: the total is the limit."""
         total = self.memory or 0
@@ -153,10 +150,7 @@ class virtual_gpus(Standing):
         flops = _rates_of("gflops", gflops, n)
         moves = _rates_of("memory_gb_s", memory_gb_s, n)
         if memory is None and n:
-            with forks.importing:
-                import psutil
-
-            memory = psutil.virtual_memory().total // (n + 1)
+            memory = cpu().memory_info()[1] // (n + 1)
         self.devices: list[Device] = [
             VirtualDevice(gpu(i), threads, int(memory or 0), links[i], flops[i], moves[i])
             for i in range(n)

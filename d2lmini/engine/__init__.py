@@ -24,7 +24,6 @@ inline execution off.
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import types
@@ -283,9 +282,8 @@ def _after_fork_in_child() -> None:
 
 
 atexit.register(_drain_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
+forks.at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -17,7 +17,6 @@ there when they run ahead of the computation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 from d2lmini.base import forks
@@ -137,15 +136,6 @@ class Budget:
         if self.pending + extra <= (self.limit or 0):
             return True
         return self.pending == 0 and self.limit is not None
-
-    def check(self, tasks: Iterable[Task]) -> None:
-        """Assert that the counts agree with a count from scratch over all pending tasks."""
-        pending = 0
-        for var in {v for t in tasks for v in (*t.shared, *t.writes) if v.weight}:
-            assert var.pins, "a queued task has not pinned its memory"  # type: ignore[attr-defined]
-            if not (var.filled and var.held):  # type: ignore[attr-defined]
-                pending += var.weight
-        assert self.pending == pending, f"{self.pending} bytes counted, {pending} pending"
 
     def _settle(self, var: WeightedVar) -> None:
         counts = bool(var.pins) and not (var.filled and var.held)

@@ -380,28 +380,6 @@ class Engine(Scheduler):
     def unwind(self) -> None:
         """The process ends with tasks pending: stop those that run."""
 
-    def check(self) -> None:
-        """Assert the invariants of `core` over everything pending."""
-        with self.lock:
-            self.budget.drain()
-            self._check()
-            self.budget.check(self.pending)
-
-    def _check(self) -> None:
-        in_line = {*self.pending, *self.wait_requests}
-        for var in {v for t in in_line for v in (*t.shared, *t.writes)}:
-            assert var.writer is None or not var.readers, "I1: a writer together with readers"
-            assert not var.queue or var.writer or var.readers, "I2: a queue without a holder"
-            if var.queue:
-                assert var.queue[0][1] or var.writer, "I3: the head could be granted"
-            there = {*var.readers, *(task for task, _ in var.queue)}
-            assert there <= in_line, "a task in line is not pending"
-            assert var.writer is None or var.writer in in_line, "a writer is not pending"
-        for task in in_line:
-            missing = core.count_missing(task)
-            assert task.waits == missing, "I4: a wrong count of Vars not granted"
-        assert self.running <= self.pending, "I6: a running task is not pending"
-
 
 class NaiveEngine(Engine):
     """The serial engine: every task runs at its push, on the caller's thread, in program order. A

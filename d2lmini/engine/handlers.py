@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import _thread
-import os
 import sys
 import threading
 import time
@@ -143,5 +142,4 @@ if threading.current_thread() is threading.main_thread():
             _set(_number, _found)
 # `signal.signal` and `signal.getsignal` look these up, wherever a program has them from.
 _signal.signal, _signal.getsignal = _set, _get
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_since.clear)
+forks.at_fork(after_in_child=_since.clear)

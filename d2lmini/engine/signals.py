@@ -16,12 +16,11 @@ the fast paths there).
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
-import os
 import sys
 import threading
 from typing import Any
 
-from d2lmini.base import instrument, scopes
+from d2lmini.base import forks, instrument, scopes
 from d2lmini.engine import core
 
 #: The signals that end a computation; those that have a handler in Python are held.
@@ -135,5 +134,4 @@ def _after_fork_in_child() -> None:
     release(_now)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+forks.at_fork(after_in_child=_after_fork_in_child)

@@ -22,6 +22,8 @@ from glob import glob
 from pathlib import Path
 from typing import NamedTuple
 
+from d2lmini.base import forks
+
 try:
     import resource
 except ImportError:  # Windows
@@ -65,8 +67,7 @@ def _begin_anew() -> None:
     _thread = threading.local()  # the files in the old one are those of the parent's threads
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+forks.at_fork(after_in_child=_begin_anew)
 
 
 def read() -> Reading:

@@ -47,7 +47,6 @@ through a copy, which is a task of its own. Each task takes the steps of one dev
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -58,7 +57,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 import numpy as np
 
 from d2lmini import engine
-from d2lmini.base import MXNetError, callsite, instrument
+from d2lmini.base import MXNetError, callsite, forks, instrument
 from d2lmini.base.forks import living
 from d2lmini.base.scopes import Scope, Undo, swap
 from d2lmini.context import Context, cpu
@@ -620,12 +619,11 @@ def _after_fork_in_child() -> None:
         scope = scope.outer
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=recorder.lock.acquire,
-        after_in_parent=recorder.lock.release,
-        after_in_child=_after_fork_in_child,
-    )
+forks.at_fork(
+    before=recorder.lock.acquire,
+    after_in_parent=recorder.lock.release,
+    after_in_child=_after_fork_in_child,
+)
 
 
 # -- the scope -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from itertools import zip_longest
 from traceback import walk_tb
 from typing import Any, NoReturn
 
-from d2lmini.base import MXNetError, callsite, loaders
+from d2lmini.base import MXNetError, callsite, forks, loaders
 from d2lmini.base.scopes import Undo, contextmanager, scope, swap
 from d2lmini.context import Context
 from d2lmini.engine import signals
@@ -62,8 +62,7 @@ class FallbackToEager(MXNetError):
 
 _making = threading.RLock()
 signals.locks.append(_making)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
+forks.at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def one_at_a_time() -> AbstractContextManager[Any]:

@@ -28,13 +28,12 @@ from d2lmini.gluon.compiled import flatten, regroup
 from d2lmini.graph.ir import variables_of
 from d2lmini.graph.symbolic_trace import SymbolicTrace, input_names, plain
 from d2lmini.ndarray import NDArray, load
-from d2lmini.onnx.formulas import FORMULAS
-from d2lmini.onnx.graph import OF_SHAPE, export, labels_of
+from d2lmini.onnx.graph import export, labels_of
 from d2lmini.onnx.writer import package
-from d2lmini.ops.core import Spec, as_dtype, registry
+from d2lmini.ops.core import Spec, as_dtype
 from d2lmini.symbol import Symbol
 
-__all__ = ["export_model", "get_operator_support"]
+__all__ = ["export_model"]
 
 
 def export_model(
@@ -70,13 +69,6 @@ def _save(model: Any, path: str | PathLike[str]) -> str:
     with files.replace_atomically(path, ending=True) as [place]:
         package().save(model, place)
     return str(path)
-
-
-def get_operator_support() -> list[str]:
-    """Names of the ops that can be written; besides these, composed ops whose formulas consist of
-    them."""
-    with_converter = {op.name for op in registry.values() if op.onnx is not None}
-    return sorted({*with_converter, *FORMULAS, *OF_SHAPE})
 
 
 def _load_symbol(source: Any) -> Symbol:

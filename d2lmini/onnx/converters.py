@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -315,12 +314,12 @@ def _deconvolution(w: Writer, node: Node, *xs: str) -> str:
 
 @converts("Pooling")
 def _pooling(w: Writer, node: Node, x: str) -> str:
-    kind = node.attrs["pool_type"]
+    kind = {"max": "Max", "avg": "Average"}.get(node.attrs["pool_type"])
+    if kind is None:
+        raise w.problem("pool_type='sum' has no converter")
     ndim = len(w.x.shape)
     if node.attrs["global_pool"]:
-        if kind == "sum":
-            return w.reduce("ReduceSum", x, range(2, ndim), keepdims=True)
-        return w.add({"max": "GlobalMaxPool", "avg": "GlobalAveragePool"}[kind], x)
+        return w.add(f"Global{kind}Pool", x)
     window = _window(w, node)
     n = ndim - 2
     inputs = w.x.shape[2:]
@@ -335,15 +334,12 @@ def _pooling(w: Writer, node: Node, x: str) -> str:
     window["pads"] = [*before, *after]
     if any(p >= k for p, k in zip(after, window["kernel_shape"])):
         raise w.problem("a window lies in the padding alone, which ONNX does not allow")
-    if kind == "max":
+    if kind == "Max":
         return w.add("MaxPool", x, **window)
     padded = node.attrs["count_include_pad"] in (None, True)
-    if kind == "avg" and padded and any(beyond):
+    if padded and any(beyond):
         raise w.problem("the average of a window beyond the padding has no converter")
-    y = w.add("AveragePool", x, count_include_pad=int(padded or kind == "sum"), **window)
-    return (
-        y if kind == "avg" else w.add("Mul", y, w.number(prod(window["kernel_shape"]), w.x.dtype))
-    )
+    return w.add("AveragePool", x, count_include_pad=int(padded), **window)
 
 
 # -- normalization ---------------------------------------------------------------------------------

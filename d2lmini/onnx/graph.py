@@ -114,28 +114,14 @@ def write_nodes(outputs: Sequence[Entry], params: Arrays, wanted: Sequence[str])
         return [None] * len(made)
 
     interpret(outputs, convert)
-    values = [name_of(entry) for entry in outputs]
-    w.outputs = list(zip(_rename_outputs(w, values, wanted), map(spec_of, outputs)))
+    # Outputs have the names that the Symbol has for them.
+    taken = set(names.values())
+    for i, (entry, name) in enumerate(zip(outputs, wanted)):
+        name = f"{name}_again{i}" if name in taken else name
+        w.nodes.append(("Identity", [name_of(entry)], [name], {}, name))
+        w.outputs.append((name, spec_of(entry)))
+        taken.add(name)
     return w
-
-
-def _rename_outputs(w: Writer, values: list[str], wanted: Sequence[str]) -> list[str]:
-    """Outputs under the names that the Symbol has for them."""
-    made = {name for _, _, outputs, _, _ in w.nodes for name in outputs}
-    new: dict[str, str] = {}
-    for value, name in zip(values, wanted):
-        if value in made and value not in new and name not in new.values():
-            new[value] = name
-            continue
-        # An input or a constant, or an output that is shown twice.
-        taken = {*new.values(), value}
-        name = name if name not in taken else f"{name}_again{len(new)}"
-        new[w.add("Identity", value)] = name
-        values[values.index(value)] = w.nodes[-1][2][0]
-    for _, inputs, outputs, _, _ in w.nodes:
-        inputs[:] = [new.get(x, x) for x in inputs]
-        outputs[:] = [new.get(y, y) for y in outputs]
-    return [new[value] for value in values]
 
 
 def model_of(w: Writer, inputs: Inputs) -> Any:

@@ -51,7 +51,7 @@ def takes(node: Node) -> bool:
 
 
 #: Functions that cut their results, besides those of one array.
-_OF_FLOATS = ("div", "hypot", "mod", "norm", "power", "smooth_l1")
+_OF_FLOATS = ("div", "mod", "norm", "power")
 
 
 def takes_dtype(node: Node) -> bool:

@@ -22,7 +22,6 @@ A notebook shows what a job prints on its own thread in the cell that is running
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
@@ -30,7 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 from d2lmini import engine
-from d2lmini.base import callsite
+from d2lmini.base import callsite, forks
 from d2lmini.engine.scheduler import interrupts
 
 #: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
@@ -194,8 +193,7 @@ def describe_error(error: BaseException) -> str:
     return "\n".join([f"{type(error).__name__}: {error}", *reversed(lines)])
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=interrupts.clear)
+forks.at_fork(after_in_child=interrupts.clear)
 
 
 @atexit.register

@@ -19,7 +19,6 @@ True
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 import weakref
@@ -27,7 +26,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from d2lmini.base import callsite
+from d2lmini.base import callsite, forks
 
 #: Seconds between two beats: fast enough for the eye, a tenth of what a browser can handle.
 PERIOD_S = 0.1
@@ -44,8 +43,7 @@ class Refresher:
     def __init__(self) -> None:
         self._begin_anew()
         atexit.register(self.stop)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._begin_anew)
+        forks.at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self) -> None:
         self._lock = threading.Lock()

@@ -41,7 +41,6 @@ Times are microseconds since the watch began.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -52,7 +51,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini import engine
-from d2lmini.base import callsite, instrument
+from d2lmini.base import callsite, forks, instrument
 from d2lmini.base.scopes import interrupted
 from d2lmini.context import Context
 from d2lmini.device import devices
@@ -426,5 +425,4 @@ def _begin_anew() -> None:
     _watching = None
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+forks.at_fork(after_in_child=_begin_anew)

@@ -90,7 +90,7 @@ def test_info_as_json_says_what_info_says(monkeypatch, capsys):
 def test_info_for_programs(tmp_path, monkeypatch, capsys):
     """How names are found is in `test_examine.py`."""
     monkeypatch.chdir(tmp_path)
-    lines = "image.imread('a')\n" * 2 + "print 1\ngluon.nn.BatchNorm()\n"
+    lines = "image.imread('a')\n" * 2 + "gluon.nn.BatchNorm()\n"
     Path("old.py").write_text(f"from mxnet import gluon, image\n{lines}")
     Path("whole.py").write_text("from mxnet import nd\nnd.ones(1)\n")
     assert main(["info", "--for", "whole.py"]) == 0
@@ -98,9 +98,7 @@ def test_info_for_programs(tmp_path, monkeypatch, capsys):
     assert main(["info", "--for", "whole.py", "old.py"]) == 1
     said = capsys.readouterr().out.split("\n", 1)[1]
     pattern = r"""old\.py: 1 of 2 names of MXNet are missing
-  mxnet\.image\.imread \(line 2; line 3\): left out: .*
-  mxnet\.gluon\.nn\.BatchNorm \(line 5\) differs: .*(?:\n    .*)*
-  not Python 3: line 4
+  mxnet\.image\.imread \(line 2; line 3\): left out, .*
 """
     assert re.fullmatch(pattern, said)
     assert main(["info", "--for", "old.py", "--json"]) == 1

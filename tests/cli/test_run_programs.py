@@ -50,7 +50,7 @@ def test_a_notebook_ends_at_the_cell_that_fails(tmp_path):
     )  # fmt: skip
     status, out, err = d2lmini("run", book)
     assert (status, out) == (1, "")
-    assert err.splitlines()[-1] == "cell 3, line 2 failed; 3 more code cells were not run"
+    assert err.splitlines()[-1] == "cell 3 failed; 3 more code cells were not run"
 
 
 # --- what cannot begin ---

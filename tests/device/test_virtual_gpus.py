@@ -10,6 +10,7 @@ from itertools import count
 import numpy as np
 import pytest
 from interrupts import PACKAGE, interrupt_at
+from invariants import check_invariants
 from worlds import until
 
 from d2lmini import MXNetError, cpu, engine, gpu, nd, num_gpus, storage, virtual_gpus
@@ -129,7 +130,7 @@ def test_ctrl_c_everywhere():
                     r"lies on a gpu\(0\) that no longer|gpu\(0\) is not available",
                     str(each.message),
                 )
-        engine.current.check()
+        check_invariants()
         assert (num_gpus(), blas.threads(), engine.stats().pending) == (0, before, 0)
         assert engine.stats().workers == default_workers()
         if not strike.done:

@@ -94,7 +94,7 @@ def as_mxnet():
     nd.contrib.box_nms contrib.text contrib.quantization""".split(),
 )
 def test_what_is_said_to_be_left_out_is_left_out(name, as_mxnet):
-    assert ask(f"mxnet.{name}").startswith("left out: ")
+    assert ask(f"mxnet.{name}").startswith("left out, ")
     said = {"nd.sparse.csr_matrix": "sparse", "nd.contrib.box_nms": "detection"}
     word = said.get(name, name.removesuffix(".imread").rpartition(".")[2])
     assert word.lower() in README.partition("## What it leaves out")[2].lower()

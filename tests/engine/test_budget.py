@@ -11,6 +11,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from invariants import check_invariants
 from worlds import MB, Array, fill, until
 
 from d2lmini import engine
@@ -66,7 +67,7 @@ def test_the_paused_push_holds_no_lock(gate):
         engine.push(lambda: log.append(1), writes=[a])
         engine.wait_for_var(a)
         assert log == [1] and engine.stats().pending == 1
-        engine.current.check()
+        check_invariants()
         gate.set()
         pusher.join(30)
 
@@ -150,7 +151,7 @@ def test_the_books_agree_with_a_count_from_scratch(seed: int):
                     until(lambda before=before: engine.stats().pending < before.pending)
             with core.lock:
                 assert engine.stats().pending_bytes == world.recount()
-                engine.current.check()
+                check_invariants()
         for _ in range(pushed):
             world.step.release()
         engine.waitall()

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from interrupts import ENGINE_FILES, PACKAGE, interrupt_at
+from invariants import check_invariants
 from strikes import Cells, strike_everywhere, work
 
 from d2lmini import cpu, engine, nd, storage
@@ -149,7 +150,7 @@ def test_arrays_and_the_books_of_the_storage(kind: str, shape: tuple[int, ...]):
                 if storage.stats().live != live:
                     gc.collect()  # a frame in the traceback may have kept an array
                 assert storage.stats().live == live, strike.where
-                engine.current.check()
+                check_invariants()
                 if not strike.done:
                     break
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from invariants import check_invariants
 from worlds import all_asleep, until
 
 from d2lmini import MXNetError, engine, nd
@@ -173,7 +174,7 @@ def test_rule_3_the_collector_runs_at_every_turn(kind: str):
             gc.set_threshold(*before)
             gc.collect()
             engine.waitall()
-            engine.current.check()
+            check_invariants()
             assert counted == [1200] and a.idle
     finally:
         gc.set_threshold(*before)

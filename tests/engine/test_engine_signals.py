@@ -16,6 +16,7 @@ from itertools import count
 import numpy as np
 import pytest
 from interrupts import ENGINE_FILES, PACKAGE, _codes_in, interrupt_at
+from invariants import check_invariants
 
 import d2lmini
 from d2lmini import autograd, engine, gluon, nd
@@ -85,7 +86,7 @@ def test_a_step_of_training_happens_or_does_not(optimizer, hybridized, kind):
                 if p.grad_req != "null":
                     p.grad().asnumpy()
         assert struck > 5
-        engine.current.check()
+        check_invariants()
 
 
 # -- handlers that use the library -----------------------------------------------------------------
@@ -182,7 +183,7 @@ def test_a_handler_that_saves_works_wherever_it_comes(story, kind, tmp_path):
                 assert any(all(map(np.array_equal, values, w)) for w in (before, after)), strike
             model.saved.clear()
             np.testing.assert_array_equal(found, expected, err_msg=strike.where)
-            engine.current.check()
+            check_invariants()
             if not strike.done:
                 break
         assert k > 10
@@ -209,7 +210,7 @@ def test_a_handler_writes_what_is_awaited(scope, kind):
                 settle()
             assert found in ([0, 0, 0], [2, 2, 2]), strike.where
             assert (read, x.asnumpy()[0]) == (([[2, 2, 2]], 2) if strike.done else ([], 0))
-            engine.current.check()
+            check_invariants()
             if not strike.done:
                 break
         assert k > 10
@@ -245,7 +246,7 @@ def test_a_handler_is_called_when_the_librarys_work_is_done(then, within, monkey
         (NEXT_CALLS[then] or settle)()
         assert read == [[1, 1]]
     assert not instrument.apart, "the fast paths are on again"
-    engine.current.check()
+    check_invariants()
 
 
 def test_a_handler_can_end_a_function_that_does_not_end(monkeypatch):
@@ -262,7 +263,7 @@ def test_a_handler_can_end_a_function_that_does_not_end(monkeypatch):
     with engine.use("naive"), handling(stop, signal.SIGTERM):
         with pytest.raises(KeyboardInterrupt):
             engine.push(forever, writes=[nd.zeros(1)])
-        engine.current.check()
+        check_invariants()
 
 
 @pytest.mark.parametrize("module", handlers.WHOLE)

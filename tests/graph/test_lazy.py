@@ -17,6 +17,7 @@ from gpu_kinds import some_gpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupts import PACKAGE
+from invariants import check_invariants
 from random_steps import SHAPES, Pair, step
 from strikes import strike_everywhere
 
@@ -107,7 +108,7 @@ def test_random_programs_equal_numpy(seed, workers, inline, bulk, naive, patienc
                 if rng.randrange(patience) == 0:
                     pair = rng.choice(arrays)
                     assert pair.ours.asnumpy().tobytes() == pair.theirs.tobytes()
-        engine.current.check()
+        check_invariants()
         for pair in arrays:
             assert pair.ours.asnumpy().tobytes() == pair.theirs.tobytes()
 
@@ -287,7 +288,7 @@ def test_ctrl_c_anywhere_leaves_all_usable(what):
             assert value_of(z) in both
             assert struck or value_of(y) is not None
         assert not recorder._busy and not thread_state.scope
-        engine.current.check()
+        check_invariants()
         with d2lmini.lazy():
             x[:] = 4
             w = x * 2

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from invariants import check_invariants
 from stories import STORIES, Story
 
 from d2lmini import engine, nd, storage
@@ -53,7 +54,7 @@ def tell(story: Story, seed: int) -> None:
         story(random.Random(seed))
         nd.waitall()
         gc.collect()
-        engine.current.check()
+        check_invariants()
         stats, live = engine.stats(), storage.stats().live
         if stats.pending or stats.pending_bytes or live:
             raise Unclean(f"{stats.pending} operations are pending, {live} bytes are held")

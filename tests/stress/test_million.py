@@ -9,6 +9,7 @@ import gc
 import random
 
 import pytest
+from invariants import check_invariants
 
 from d2lmini import engine, get_mem, nd, storage
 
@@ -45,7 +46,7 @@ def churn(n_tasks: int, seed: int) -> int:
         if pushed % 5000 < 3:
             engine.waitall()
     engine.waitall()
-    engine.current.check()
+    check_invariants()
     assert counts == wanted
     assert all(tag.idle and tag.error is None for tag in tags)
     stats = engine.stats()

@@ -33,15 +33,13 @@ import pkgutil
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import d2lmini
-from d2lmini.addons import MODULES
+from d2lmini.addons import MODULES, SecondName, SecondNames
 from d2lmini.base import alias
 from d2lmini.compat.left_out import Missing, stand_in
 
@@ -179,34 +177,6 @@ def _ours(top: str, rest: str) -> Any:
         return None
 
 
-class _Loader(Loader):
-    """Puts an existing object under the requested name."""
-
-    def __init__(self, value: Any):
-        self.value = value
-
-    def exec_module(self, module: ModuleType) -> None:
-        # The import system lets a module replace itself: it returns the object stored here.
-        spec = module.__spec__
-        assert spec is not None
-        sys.modules[spec.name] = self.value
-        if isinstance(self.value, (_MXNet, Missing)):
-            self.value.__spec__ = spec
-
-
-class _Finder(MetaPathFinder):
-    """Answers for the top-level packages `tops` and for everything below them."""
-
-    def __init__(self, *tops: str):
-        self.tops = tops
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in self.tops:
-            return None
-        value = _find(fullname)
-        return None if value is None else ModuleSpec(fullname, _Loader(value), is_package=True)
-
-
 def _find(name: str) -> Any:
     """The object for a module of MXNet, or for a name that is left out; None if MXNet has no such
     name."""
@@ -301,8 +271,12 @@ def _elsewhere(path: str, name: str) -> Any:
     return _child(f"mxnet.{path}", name)
 
 
-_mxnet_finder = _Finder("mxnet", "d2lzh")
-_d2l_finder = _Finder("d2l")
+def _finder(*tops: str) -> Any:
+    """Answers for these packages and for everything below them."""
+    return SecondNames(lambda name: _find(name) if name.partition(".")[0] in tops else None)
+
+
+_mxnet_finder, _d2l_finder = _finder("mxnet", "d2lzh"), _finder("d2l")
 
 
 def install_as_mxnet() -> None:
@@ -330,7 +304,7 @@ def is_alias(top: str) -> bool:
         module = sys.modules[top]
         return isinstance(module, _MXNet) or module is sys.modules.get(_BOOK)
     spec = importlib.util.find_spec(top)
-    return spec is not None and isinstance(spec.loader, _Loader)
+    return spec is not None and isinstance(spec.loader, SecondName)
 
 
 def installed() -> bool:

@@ -1,68 +1,35 @@
-"""Which names of MXNet does a program use that d2lmini lacks, or does differently? The program is
-read, not run.
+"""Which names of MXNet does a program use that d2lmini lacks? The program is read, not run.
 
     from d2lmini.compat.mxnet_alias.examine import examine
     found = examine("old.ipynb")
     [name.name for name in found.missing]              # ["mxnet.image.imread"]
 
-`Reader` finds the names in the program's text, `ask` asks the library for each. `differences.txt`
-says what d2lmini does differently from MXNet 1.9.1 on purpose; docs/migration.md shows it as a
-table. A paragraph of it is a row, with the names that it is about, if any ("nd.arange(dtype)" is a
-call of `nd.arange` with the keyword `dtype`):
-
-    a failed operation
-      MXNet: raises once, at a wait
-      d2lmini: raises at every wait that meets it
-      names: nd.arange(dtype) nd.mean
+`names_used` finds the names in the program's text, `ask` asks the library for each. The type of a
+variable is not known from the text, so methods of arrays are not among the names.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
-import os
-import re
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-from d2lmini.base import LeftOut
-from d2lmini.base.left_out import reason_of
 from d2lmini.compat.left_out import Missing
 from d2lmini.compat.mxnet_alias import VERSION, install_as_mxnet, is_alias, short
-from d2lmini.compat.mxnet_alias.runner import Cell, is_ipython, parse, plain_python, read_cells
-from d2lmini.ndarray import NDArray
+from d2lmini.compat.mxnet_alias.runner import parse, read_cells, to_python
 
-
-class Difference(NamedTuple):
-    """A row: what differs, what MXNet does, what d2lmini does; in Markdown."""
-
-    what: str
-    mxnet: str
-    here: str
-    names: str = ""
-
-
-_PATTERN = re.compile(r"(.*?) MXNet: (.*?) d2lmini: (.*?)(?: names: (.*))?")
-
-
-def _read(paragraph: str) -> Difference:
-    found = _PATTERN.fullmatch(" ".join(paragraph.split()))
-    assert found is not None, paragraph
-    return Difference(*found.groups(default=""))
-
-
-_TEXT = Path(__file__).with_name("differences.txt").read_text(encoding="utf-8")
-DIFFERENCES = [_read(paragraph) for paragraph in _TEXT.split("\n\n")]
+#: Packages whose names are looked up: MXNet, and the packages of its books.
+TOPS = ("mxnet", "d2lzh", "d2l")
 
 
 @dataclass
 class Name:
-    """A name, the places that use it (one for each use), and what is to be said about it."""
+    """A missing name, the reason, and the places that use it."""
 
     name: str
     reason: str
@@ -71,240 +38,108 @@ class Name:
 
 @dataclass
 class Examined:
-    """What is known of a program: how many names of MXNet it uses, those that are missing, those
-    that differ, and the places that are not Python 3."""
+    """What is known of a program: how many names of MXNet it uses, and those that are missing."""
 
     names: int
     missing: list[Name]
-    differs: list[Name]
-    not_python: list[str]
 
 
 def examine(path: str) -> Examined:
-    """Read a .py or .ipynb file; ValueError if it is not readable."""
-    unread: list[str] = []
-    cells = [(cell.name, _tolerant_tree(cell, unread)) for cell in _cells(path)]
-    install_as_mxnet()
-    missing: dict[str, Name] = {}
-    differs: dict[str, Name] = {}
-    names = set()
-    for use in names_used(cells):
-        if _is_own_package(use, path):
-            continue
-        if use.paths[0].startswith("."):
-            found = _missing_methods().get(use.paths[0][1:])
-        else:
-            found = _first_missing(use)
-            if not use.is_import:
-                names.add(short(use.paths[0]))
-            for row in () if use.is_import else _differences(use):
-                words = f"{row.what}: MXNet: {row.mxnet}; d2lmini: {row.here}"
-                name = differs.setdefault(row.what, Name(short(use.paths[0]), words))
-                name.places.append(use.place)
-        if found is not None:
-            names.add(found[0])
-            missing.setdefault(found[0], Name(*found)).places.append(use.place)
-    return Examined(len(names), _in_order(missing.values()), _in_order(differs.values()), unread)
-
-
-def _in_order(names: Iterable[Name]) -> list[Name]:
-    return sorted(names, key=lambda name: name.name)
-
-
-# -- the text --------------------------------------------------------------------------------------
-
-
-def _cells(path: str) -> list[Cell]:
-    if path.endswith(".ipynb"):
-        return read_cells(path)
+    """Read a .py or .ipynb file; ValueError if it is not readable or not Python 3."""
     try:
-        with tokenize.open(path) as file:  # in the encoding that its first lines name
-            return [Cell("", file.read())]
-    except (SyntaxError, UnicodeError) as problem:
+        trees = list(_read(path))
+    except (SyntaxError, UnicodeError, RecursionError, MemoryError) as problem:
         raise ValueError(f"{path} is not a readable program: {problem}") from None
+    install_as_mxnet()
+    beside = Path(path).resolve().with_name("d2l")  # a file of this name is the program's own
+    own = beside.exists() or beside.with_suffix(".py").exists()
+    names = set()
+    missing: dict[str, Name] = {}
+    for name, place in names_used(trees, TOPS[:-1] if own else TOPS):
+        names.add(name)
+        if reason := ask(name):
+            missing.setdefault(name, Name(short(name), reason)).places.append(place)
+    return Examined(len(names), sorted(missing.values(), key=lambda found: found.name))
 
 
-def _tolerant_tree(cell: Cell, unread: list[str]) -> ast.Module:
-    """The syntax tree of all lines that are Python. Lines of IPython are left out, and so are other
-    lines, which are added to `unread`."""
-    begin = f"{cell.name}, " if cell.name else ""
-    is_magic = cell.source.startswith("%%")  # %%time, %%capture; %%bash is no Python at all
-    source = "\n" + cell.source.partition("\n")[2] if is_magic else cell.source
-    try:
-        plain = plain_python(source, _leave_out)
-        tree = parse(plain)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        unread.append(f"{begin}all lines")
-        return ast.Module([], [])
-    pairs = zip(source.split("\n"), plain.split("\n"), strict=True)
-    unread += [
-        f"{begin}line {number}"
-        for number, (before, after) in enumerate(pairs, start=1)
-        if before != after and not is_magic and not is_ipython(before)
-    ]
-    return tree
+def _read(path: str) -> Iterator[tuple[str, ast.Module]]:
+    """The name and the syntax tree of each cell; a script is one cell, whose name is ""."""
+    if path.endswith(".ipynb"):
+        for cell in read_cells(path):
+            yield cell.name, parse(to_python(cell, cell.name), cell.name)
+    else:
+        with tokenize.open(path) as file:  # in the encoding that its first lines name
+            yield "", parse(file.read(), path)
 
 
-def _leave_out(line: str) -> str:
-    """What replaces a line that is not Python: a call, for the print statement of Python 2; `pass`;
-    nothing, where even that is an error."""
-    if line in ("", "pass"):
-        return ""
-    printed = re.fullmatch(r"print\s+(?:>>\s*[\w.]+\s*,)?(.+?),?", line)
-    return f"print({printed[1]})" if printed else "pass"
+def names_used(
+    trees: Sequence[tuple[str, ast.Module]], tops: Sequence[str] = TOPS
+) -> Iterator[tuple[str, str]]:
+    """The dotted names that a program uses, each with its place. An import alone uses no name.
 
-
-# -- the names in it -------------------------------------------------------------------------------
-
-#: Packages whose names are looked up: MXNet, and the packages of its books.
-TOPS = ("mxnet", "d2lzh", "d2l")
-
-Paths = tuple[str, ...]
-
-
-class Use(NamedTuple):
-    """One use of a name: the dotted paths that it stands for, and its place.
-
-    `is_import` marks imports and aliases (`f = mx.nd.dot`), which need the name, but do not use it.
-    A path that begins with a dot, ".tostype", is an attribute of an object of unknown type.
-    """
-
-    paths: Paths
-    place: str
-    keywords: frozenset[str] = frozenset()
-    is_import: bool = False
-
-
-def names_used(cells: Sequence[tuple[str, ast.Module]]) -> list[Use]:
-    """All uses in a program, a list of (name of the cell, its syntax tree); the cell of a script
-    has the name "".
+    A variable that the program itself gives a value, as in `for image in images`, stands for no
+    module. In `hybrid_forward(self, F, ...)` F stands for `nd`.
 
     >>> tree = parse("from mxnet import nd, gluon as g\\ng.nn.Dense(nd.zeros)")
-    >>> [(use.paths, use.place) for use in names_used([("", tree)]) if not use.is_import]
-    [(('mxnet.gluon.nn.Dense',), 'line 2'), (('mxnet.nd.zeros',), 'line 2')]
+    >>> list(names_used([("", tree)]))
+    [('mxnet.gluon.nn.Dense', 'line 2'), ('mxnet.nd.zeros', 'line 2')]
     """
-    reader = Reader()
-    for cell, tree in cells:
-        reader.cell = cell
+    known = _known_variables([node for _, tree in trees for node in ast.walk(tree)], tops)
+    for cell, tree in trees:
+        reader = _Reader(known)
         reader.visit(tree)
-    return reader.uses
+        for name, line in reader.uses:
+            yield name, f"{cell}, line {line}" if cell else f"line {line}"
 
 
-class Reader(ast.NodeVisitor):
-    """Visits statements in order; `scopes` holds the paths of each name, () for other values: a
-    variable that the program gives another value is MXNet's no longer. `for image in images` hides
-    `from mxnet import image`. In `hybrid_forward(self, F, ...)` F stands for two modules."""
+def _known_variables(nodes: Sequence[ast.AST], tops: Sequence[str]) -> dict[str, str]:
+    """The dotted name that each variable stands for."""
+    imported: dict[str, str] = {}
+    own: set[str] = set()  # what the program itself gives a value
+    modules: dict[str, str] = {}  # the F of `hybrid_forward`
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                imported[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom):
+            module = "" if node.level else node.module or ""
+            for alias in node.names:
+                imported[alias.asname or alias.name] = f"{module}.{alias.name}"
+                if alias.name == "*" and module.partition(".")[0] in tops:
+                    imported |= {name: f"{module}.{name}" for name in dir(import_module(module))}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.FunctionDef) and node.name == "hybrid_forward":
+            modules |= {argument.arg: "mxnet.nd" for argument in node.args.args[1:2]}
+    known = {name: path for name, path in imported.items() if path.partition(".")[0] in tops}
+    return {name: path for name, path in known.items() if name not in own} | modules
 
-    def __init__(self) -> None:
-        self.uses: list[Use] = []
-        self.cell = ""
-        self.scopes: list[dict[str, Paths]] = [{}]
-        self.handlers = 0
 
-    def bind(self, name: str, paths: Paths = ()) -> None:
-        """Give a variable of the innermost scope a value. After `except ImportError:` it keeps
-        what it had."""
-        if paths or not self.handlers:
-            self.scopes[-1][name] = paths
+class _Reader(ast.NodeVisitor):
+    """Collects (dotted name, line) of the variables in `known` and of what is taken from them."""
 
-    def resolve(self, node: ast.expr) -> Paths:
-        """The paths that a name or a chain of attributes stands for."""
-        if isinstance(node, ast.Name):
-            return next((scope[node.id] for scope in self.scopes[::-1] if node.id in scope), ())
+    def __init__(self, known: dict[str, str]):
+        self.known = known
+        self.uses: list[tuple[str, int]] = []
+
+    def resolve(self, node: ast.expr) -> str | None:
+        """The dotted name of a variable or a chain of attributes."""
         if isinstance(node, ast.Attribute):
-            return tuple(f"{path}.{node.attr}" for path in self.resolve(node.value))
-        return ()
+            above = self.resolve(node.value)
+            return above and f"{above}.{node.attr}"
+        return self.known.get(node.id) if isinstance(node, ast.Name) else None
 
-    def add(self, node: ast.AST, paths: Paths, keywords: Any = (), is_import: bool = False) -> None:
-        """Note a use."""
-        if paths:
-            line = f"line {getattr(node, 'lineno', 1)}"
-            place = f"{self.cell}, {line}" if self.cell else line
-            self.uses.append(Use(paths, place, frozenset(keywords), is_import))
-
-    def visit_Import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            paths = (alias.name,) if top in TOPS else ()
-            self.bind(alias.asname or top, paths if alias.asname else paths and (top,))
-            self.add(node, paths, is_import=True)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        module = "" if node.level else node.module or ""
-        ours = module.partition(".")[0] in TOPS
-        for alias in node.names:
-            paths = (f"{module}.{alias.name}",) if ours else ()
-            if alias.name != "*":
-                self.bind(alias.asname or alias.name, paths)
-            elif ours:
-                paths = (module,)
-                for name in dir(import_module(module)):
-                    self.bind(name, (f"{module}.{name}",))
-            self.add(node, paths, is_import=True)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self.add(node, self.resolve(node))
+    def _visit_use(self, node: Any) -> None:
+        name = self.resolve(node)
+        if name is None:
+            self.generic_visit(node)
         else:
-            self.bind(node.id)
+            self.uses.append((name, node.lineno))
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        paths = self.resolve(node)
-        if not paths:
-            self.visit(node.value)
-        self.add(node, paths or (f".{node.attr}",))
-
-    def visit_Call(self, node: ast.Call) -> None:
-        called = self.resolve(node.func)
-        self.add(node.func, called, {k.arg for k in node.keywords if k.arg})
-        for part in (*(() if called else (node.func,)), *node.args, *node.keywords):
-            self.visit(part)
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        paths = self.resolve(node.value)
-        self.add(node, paths, is_import=True)
-        if not paths:
-            self.visit(node.value)
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                self.bind(target.id, paths)
-            else:
-                self.visit(target)
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
-        self.handlers += 1
-        self.generic_visit(node)
-        self.handlers -= 1
-
-    def _visit_scope(self, node: Any) -> None:
-        """A function or a comprehension: its own variables hide those of the program."""
-        own = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
-        outer: set[str] = set()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            self.bind(node.name)
-        for part in ast.walk(node):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                own.add(part.id)
-            elif isinstance(part, (ast.Global, ast.Nonlocal)):
-                outer.update(part.names)
-        self.scopes.append(dict.fromkeys(own - outer, ()))
-        if getattr(node, "name", "") == "hybrid_forward" and len(node.args.args) > 1:
-            self.bind(node.args.args[1].arg, ("mxnet.nd", "mxnet.sym"))
-        self.generic_visit(node)
-        self.scopes.pop()
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = _visit_scope
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_scope
-
-
-def _is_own_package(use: Use, path: str) -> bool:
-    """True if `d2l` stands for a file in the program's folder."""
-    top = use.paths[0].partition(".")[0]
-    here = os.path.join(os.path.dirname(os.path.abspath(path)), top)
-    return top == "d2l" and (os.path.exists(here) or os.path.exists(f"{here}.py"))
-
-
-# -- asking the library ----------------------------------------------------------------------------
+    visit_Name = visit_Attribute = _visit_use
 
 
 def ask(path: str) -> str | None:
@@ -318,7 +153,7 @@ def ask(path: str) -> str | None:
     >>> ask("mxnet.nd.dot") is None
     True
     >>> print(ask("mxnet.nd.histogram"), ask("mxnet.nd.histogramm"), sep="; ")
-    left out: np.histogram(x.asnumpy()) does the same; MXNet 1.9.1 has no such name either
+    left out, np.histogram(x.asnumpy()) does the same; MXNet 1.9.1 has no such name either
     >>> uninstall()
     """
     top, *parts = path.split(".")
@@ -336,37 +171,5 @@ def ask(path: str) -> str | None:
         except ImportError:  # it is here, and needs a package that is not installed
             return None
         if isinstance(place, Missing):
-            return reason_in(place.__doc__ or "")
+            return f"left out, {place.reason}"
     return None
-
-
-def reason_in(message: str) -> str | None:
-    """The reason in the message of a name that is left out; None in other messages."""
-    found = re.search(r"left out of d2lmini, (?:as (?:all of |is |are )?)?(.*)", message)
-    return f"left out: {found[1]}" if found else None
-
-
-_ask = functools.cache(ask)
-
-
-def _first_missing(use: Use) -> tuple[str, str] | None:
-    """The first path that the library lacks, and why. What is left out can be imported."""
-    for path in use.paths:
-        reason = _ask(path)
-        if reason and not (use.is_import and reason.startswith("left out")):
-            return short(path), reason
-    return None
-
-
-def _differences(use: Use) -> list[Difference]:
-    """The rows about the name, or about a keyword of its call."""
-    name = short(use.paths[0]).removeprefix("mxnet.")
-    asked = {name, *(f"{name}({keyword})" for keyword in use.keywords)}
-    return [row for row in DIFFERENCES if asked & set(row.names.split())]
-
-
-@functools.cache
-def _missing_methods() -> dict[str, tuple[str, str]]:
-    """The methods of arrays that are left out, by their own names."""
-    names = [name for name, method in vars(NDArray).items() if isinstance(method, LeftOut)]
-    return {name: (f"NDArray.{name}", f"left out: {reason_of(name)}") for name in names}

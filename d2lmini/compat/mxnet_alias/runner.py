@@ -11,11 +11,12 @@ traceback names the cell.
 IPython's syntax in a cell is changed only at lines where Python finds a syntax error: the `%` at
 the begin of a formula's second line is Python, and so is a line of a string.
 
->>> print(plain_python("%matplotlib inline\\nx = (7\\n  % 4)\\n!ls", lambda line: "pass"))
+>>> cell = Cell("cell 3", "%matplotlib inline\\nx = (7\\n  % 4)\\n%time f(x)")
+>>> print(to_python(cell, "cell 3"))
 pass
 x = (7
   % 4)
-pass
+f(x)
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
@@ -71,9 +72,9 @@ def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int:
                 raise
             except BaseException as error:
                 _show(error)
-                if number < len(cells):
-                    place, left = _place(error, file, cell.name), len(cells) - number
-                    print(f"{place} failed; {left} more code cells were not run", file=sys.stderr)
+                if left := len(cells) - number:
+                    said = f"{cell.name} failed; {left} more code cells were not run"
+                    print(said, file=sys.stderr)
                 return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -113,15 +114,6 @@ def _show(error: BaseException) -> None:
         sys.excepthook(type(error), error, frames)
 
 
-def _place(error: BaseException, file: str, cell: str) -> str:
-    """The innermost line of the file in the traceback: "cell 3, line 2"."""
-    steps = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in steps if frame.f_code.co_filename == file]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        lines = [error.lineno or 1]
-    return f"{cell}, line {lines[-1]}" if lines else cell
-
-
 # -- notebooks -------------------------------------------------------------------------------------
 
 _IPYTHON = re.compile(r"[%!?]|\S.*\?$|[\w\s,.*\[\]]+=\s*[%!]")
@@ -151,7 +143,7 @@ def read_cells(path: str) -> list[Cell]:
 def _run_cell(cell: Cell, name: str, module: ModuleType) -> None:
     """Execute a cell; print the value of an expression at its end, unless a `;` follows."""
     linecache.cache[name] = _lines(cell.source, name)
-    source = _to_python(cell, name)
+    source = to_python(cell, name)
     linecache.cache[name] = _lines(source, name)
     tree = parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -173,7 +165,7 @@ def _display(*values: Any) -> None:
         print(repr(value))
 
 
-def _to_python(cell: Cell, name: str) -> str:
+def to_python(cell: Cell, name: str) -> str:
     """The cell's text without IPython's syntax, with the same line numbers: `%time` and its kin run
     what follows them, and what only IPython understands is left out with a note. SyntaxError, in a
     file called `name`, if a line is neither Python nor IPython."""
@@ -183,12 +175,24 @@ def _to_python(cell: Cell, name: str) -> str:
         if first[2:].partition(" ")[0].strip() not in _TRANSPARENT:
             return _leave_out(cell, "the whole cell", first)
         source = "\n" + rest
-    return plain_python(source, lambda line: _line_to_python(cell, line), name)
+    lines = source.split("\n")
+    while True:
+        try:
+            parse("\n".join(lines), name)
+            return "\n".join(lines)
+        except SyntaxError as error:
+            number = (error.lineno or 1) - 1
+            line = lines[number] if number < len(lines) else ""
+            plain = _line_to_python(cell, line.strip())
+            if plain == line.strip():
+                raise
+            lines[number] = line[: len(line) - len(line.lstrip())] + plain
 
 
-def _line_to_python(cell: Cell, line: str) -> str | None:
-    if not is_ipython(line):
-        return None
+def _line_to_python(cell: Cell, line: str) -> str:
+    """The Python for a line that is not Python; the line itself if it is not IPython either."""
+    if not _IPYTHON.match(line):
+        return line
     command, _, rest = line[1:].partition(" ") if line.startswith("%") else ("", "", "")
     if command in _TRANSPARENT:
         return rest.strip() or "pass"
@@ -198,34 +202,9 @@ def _line_to_python(cell: Cell, line: str) -> str | None:
     return "pass" if command in _SILENT else _leave_out(cell, "this line", line)
 
 
-def is_ipython(line: str) -> bool:
-    """True if a line that is not Python looks like IPython's: `%magic`, `!command`, `help?`."""
-    return _IPYTHON.match(line.strip()) is not None
-
-
 def _leave_out(cell: Cell, what: str, text: str) -> str:
     print(f"{cell.name}: {what} is left out, only IPython understands it: {text}", file=sys.stderr)
     return "pass"
-
-
-def plain_python(source: str, translate: Callable[[str], str | None], name: str = "<cell>") -> str:
-    """The source with the same number of lines, all of them Python.
-
-    `translate` gets each line that is not Python, without its indentation, and returns the Python
-    for it. If it returns None, the SyntaxError is raised, in a file called `name`.
-    """
-    lines = source.split("\n")
-    while True:
-        try:
-            parse("\n".join(lines), name)
-            return "\n".join(lines)
-        except SyntaxError as error:
-            number = (error.lineno or 1) - 1
-            line = lines[number] if number < len(lines) else ""
-            plain = translate(line.strip())
-            if plain is None or plain == line.strip():
-                raise
-            lines[number] = line[: len(line) - len(line.lstrip())] + plain
 
 
 def parse(source: str, name: str = "<cell>") -> ast.Module:

@@ -1,4 +1,4 @@
-"""mx.io: NDArrayIter's epochs, what it takes, and the iterators around iterators."""
+"""mx.io: NDArrayIter's epochs, and what it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ X = np.arange(20).reshape(10, 2)
 Y = np.arange(10)
 
 
-def epoch(batches: io.DataIter) -> list[tuple[list, int]]:
+def epoch(batches: io.NDArrayIter) -> list[tuple[list, int]]:
     """(labels, pad) of every batch."""
     return [(b.label[0].asnumpy().astype(int).tolist(), b.pad) for b in batches]
 
@@ -90,18 +90,3 @@ def test_a_batch_is_a_copy():
 def test_wrong_arguments_are_refused(arguments: dict, error: type, words: str):
     with pytest.raises(error, match=words):
         io.NDArrayIter(**arguments)
-
-
-def test_an_iterator_of_ones_own():
-    class Twice(io.DataIter):
-        count = 0
-
-        def iter_next(self):
-            self.count += 1
-            return self.count <= 2
-
-        def getdata(self):
-            return [nd.ones(1) * self.count]
-
-    assert [b.data[0].asscalar() for b in Twice(1)] == [1, 2]
-    assert list(io.DataIter(3)) == []
