@@ -217,10 +217,6 @@ class Arenas:
         if arena.nbytes <= self._most and len(self._free) < MOST_KEPT:
             self._free.append(arena)
 
-    def release(self) -> None:
-        """Let go of what is kept for later calls, but for those under the engine's lock."""
-        self._free.clear()
-
     def function(self, program: Program) -> Run:
         """A function for calls under the engine's lock, which are one at a time: all those of these
         programs work in the same arena."""

@@ -62,8 +62,8 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError
-from d2lmini.context import Context, cache_releasers, cpu
-from d2lmini.device.devices import device_of, find_known
+from d2lmini.context import Context, cpu
+from d2lmini.device.devices import device_of
 from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
@@ -337,16 +337,6 @@ def compiled_formula(
         if len(programs) > MOST_FORMULAS:
             programs.popitem(last=False)
     return programs[key]  # type: ignore[no-any-return]
-
-
-def _release(ctx: Context) -> None:
-    """Let go of the arenas on a device that are kept for later calls."""
-    device = find_known(ctx)
-    if device is not None and device.formulas is not None:
-        device.formulas.arenas.release()
-
-
-cache_releasers.insert(0, _release)  # before the pool from which they have their memory
 
 
 class FormulaProgram:

@@ -38,7 +38,7 @@ from d2lmini.ndarray import functions as nd
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype, modes, registry
 from d2lmini.ops.facts import Facts
-from d2lmini.ops.fluent import FUNCTIONS, METHODS, NUMBERS
+from d2lmini.ops.fluent import FUNCTIONS, METHODS
 from d2lmini.ops.signature import name_function, named
 from d2lmini.symbol.naming import HIDDEN, AttrScope, NameManager, is_label, labels_of, text_of
 from d2lmini.symbol.symbol import Symbol, apply_op
@@ -189,22 +189,13 @@ def Group(symbols: Iterable[Symbol]) -> Symbol:
     return kind(tuple([entry for s in given for entry in s._entries]))
 
 
-def _power(base: Any, exp: Any) -> Any:
-    """base to the power of exp, element by element: Symbols, numbers or one of each."""
-    if isinstance(exp, Symbol) and isinstance(base, NUMBERS):
-        # The operator `2 ** x` names the node '_rpower_scalar0'.
-        return compose(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
-    return FUNCTIONS["power"](base, exp)
-
-
 def public_functions() -> dict[str, Function]:
     """The public functions of `sym`: the ops whose names do not begin with an underscore, the
     functions that also take numbers, and those that make nodes and groups."""
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
-    numbers = {**FUNCTIONS, "power": _power, "pow": _power}
     created = {n: _creator(n) for n in ("zeros", "ones", "arange", "linspace", "eye")}
     others: dict[str, Any] = {"full": full, "concatenate": nd.concatenate, "Group": Group}
-    return {**ops, **numbers, **created, **others}
+    return {**ops, **FUNCTIONS, "pow": FUNCTIONS["power"], **created, **others}
 
 
 # -- random numbers --------------------------------------------------------------------------------

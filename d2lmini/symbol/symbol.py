@@ -198,12 +198,6 @@ class Symbol(Fluent):
         found = {n.name: naming.attributes(n) for n in topological(self._entries)}
         return {name: attributes for name, attributes in found.items() if attributes}
 
-    def _set_attr(self, **labels: str) -> None:
-        """Attach labels to the first node: labels are the only mutable part of a node. Symbols
-        that share the node see them. ValueError for values that are not strings."""
-        node = self._entries[0][0]
-        node.labels = {**node.labels, **labels_of(labels)}
-
     # -- outputs -----------------------------------------------------------------------------------
 
     def list_outputs(self) -> list[str]:
