@@ -1,18 +1,15 @@
-"""Run a graph op by op: `s.eval(x=..., w=...)`, and the base of hooks, monitors and SymbolBlocks.
+"""Run a graph op by op: `s.eval(x=..., w=...)`, and what SymbolBlocks run.
 
 Nothing is compiled: on arrays each node is an operation of its own, pushed as if the program had
-called the op, recorded by autograd and visible to `watch`. On Symbols the nodes are copied into
+called the op, recorded by autograd. On Symbols the nodes are copied into
 another graph. `bind` and hybridized nets run a graph as one task.
 
 >>> from d2lmini import nd, sym
 >>> x = sym.var("x")
 >>> with sym.NameManager():
 ...     y = sym.relu(x * 2, name="y")
->>> def watch(node, inputs, outputs):
-...     print(node.name, outputs[0].asnumpy())
->>> (result,) = evaluate(y._entries, {x._entry[0]: nd.array([-1, 3])}, watch)
-_mulscalar0 [-2.  6.]
-y [0. 6.]
+>>> evaluate(y._entries, {x._entry[0]: nd.array([-1, 3])})[0].asnumpy()
+array([0., 6.], dtype=float32)
 >>> evaluate(y._entries, {x._entry[0]: sym.var("z")})[0].list_arguments()
 ['z']
 """
@@ -26,7 +23,7 @@ from typing import Any
 from d2lmini.autograd.scopes import scope
 from d2lmini.base import MXNetError
 from d2lmini.context import Context, current_context
-from d2lmini.graph.ir import Entry, Node, Watch, interpret, variables_of
+from d2lmini.graph.ir import Entry, Node, interpret, variables_of
 from d2lmini.ndarray.dispatch import apply
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops import random_state
@@ -38,14 +35,12 @@ from d2lmini.symbol.symbol import Symbol, apply_op
 def evaluate(
     entries: Sequence[Entry],
     values: Mapping[Node, Any],
-    watch: Watch | None = None,
     ctx: Context | None = None,
     keys: Sequence[Any] = (),
 ) -> list[Any]:
     """The values of `entries`, given those of the variables: all NDArrays, or all Symbols.
 
-    watch: called with each call of an op, its inputs and its outputs. ctx: the context of arrays
-    made without inputs. keys: what the nodes of a trace draw with.
+    ctx: the context of arrays made without inputs. keys: what the nodes of a trace draw with.
     MXNetError for a variable without a value.
     """
     symbolic = any(isinstance(value, Symbol) for value in values.values())
@@ -59,21 +54,13 @@ def evaluate(
             labels = dict(node.labels)
             y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, node.given)
             return list(y) if len(y._entries) > 1 else [y]
-        return call_node(node, inputs, None if inputs else ctx, keys)
+        draw = node.attrs.get("rng") if keys else None
+        with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
+            result = apply(node.op, tuple(inputs), node.own_attrs, None, None if inputs else ctx)
+        return result if isinstance(result, list) else [result]
 
     with without_casts() if symbolic else nullcontext():
-        return interpret(entries, call, watch)
-
-
-def call_node(
-    node: Node, inputs: Sequence[NDArray | None], ctx: Context | None, keys: Sequence[Any] = ()
-) -> list[NDArray]:
-    """The outputs of one node for these arrays. keys: of the trace that the node is from, if the
-    node is to draw with one of them."""
-    draw = node.attrs.get("rng") if keys else None
-    with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
-        result = apply(node.op, tuple(inputs), node.own_attrs, None, ctx)
-    return result if isinstance(result, list) else [result]
+        return interpret(entries, call)
 
 
 def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:

@@ -162,14 +162,20 @@ class Namespace(nd.Namespace):
 # -- nodes without inputs, and groups --------------------------------------------------------------
 
 
-def _creator(name: str) -> Function:
+def _creator(op: Op, name: str) -> Function:
     """The function that makes a node without inputs, float32 by default. A size of 0 in its shape
-    is unknown; shape inference determines it."""
-    op = registry[f"_{name}"]
+    is unknown; shape inference determines it, and the shape of random numbers that is not given. A
+    net that is traced draws one number, as nd.random does."""
 
     def function(*args: Any, **kwargs: Any) -> Symbol:
-        words = {**op.defaults, **dict(zip(op.attr_names, args)), **kwargs}
-        return compose(op, (), {**words, "dtype": words["dtype"] or "float32"})
+        words = {**dict(zip(op.attr_names, args)), **kwargs}
+        if not op.random:
+            words = {**op.defaults, **words}
+            words["dtype"] = words["dtype"] or "float32"
+        elif words.get("shape") is None:
+            words["shape"] = () if modes.tracing is None else 1
+        words.pop("ctx", None)
+        return compose(op, (), words)
 
     return name_function(function, op, "d2lmini.symbol", name)
 
@@ -193,27 +199,14 @@ def public_functions() -> dict[str, Function]:
     """The public functions of `sym`: the ops whose names do not begin with an underscore, the
     functions that also take numbers, and those that make nodes and groups."""
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
-    created = {n: _creator(n) for n in ("zeros", "ones", "arange", "linspace", "eye")}
+    created = {
+        n: _creator(registry[f"_{n}"], n) for n in ("zeros", "ones", "arange", "linspace", "eye")
+    }
     others: dict[str, Any] = {"full": full, "concatenate": nd.concatenate, "Group": Group}
     return {**ops, **FUNCTIONS, "pow": FUNCTIONS["power"], **created, **others}
 
 
 # -- random numbers --------------------------------------------------------------------------------
-
-
-def _drawing(name: str) -> Function:
-    """The function `sym.random.NAME`. Without a shape, shape inference determines it; a net that
-    is traced draws one number, as nd.random does."""
-    op = registry[f"_random_{name}"]
-
-    def function(*args: Any, **kwargs: Any) -> Symbol:
-        words = {**dict(zip(op.attr_names, args)), **kwargs}
-        words.pop("ctx", None)
-        if words.get("shape") is None:
-            words["shape"] = () if modes.tracing is None else 1
-        return compose(op, (), words)
-
-    return name_function(function, op, "d2lmini.symbol", f"random.{name}")
 
 
 def _randn(*shape: int, loc: float = 0, scale: float = 1, **kwargs: Any) -> Symbol:
@@ -233,7 +226,7 @@ def _multinomial(
 random: Any = Namespace("sym.random", "_random_")
 random.__file__ = __file__
 for _name in ("uniform", "normal", "randint"):
-    setattr(random, _name, _drawing(_name))
+    setattr(random, _name, _creator(registry[f"_random_{_name}"], f"random.{_name}"))
 random.randn = named(_randn, "d2lmini.symbol", "random.randn")
 random.multinomial = named(_multinomial, "d2lmini.symbol", "random.multinomial")
 random.shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
