@@ -132,7 +132,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         if g._spec != x._spec:
             raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
     for x, g, req in rows:
-        x._node = (NullLeaf(g) if req == "null" else Leaf(g, req), 0)
+        x._node = (NullLeaf if req == "null" else Leaf)(g, req), 0
         if req != "null":
             roles.note("weights", (x,))
             roles.note("gradients", (g,))

@@ -128,8 +128,6 @@ class CachedOp:
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
     whole, of which it reads each once."""
 
-    is_np_sym = False
-
     def __init__(
         self, symbol: Symbol, flags: Any = (), name: str = "cached_op",
         kept: ProgramCache | None = None, trace: SymbolicTrace | None = None,

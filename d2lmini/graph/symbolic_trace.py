@@ -51,12 +51,10 @@ class FallbackToEager(MXNetError):
     """Raised by a Block that is being traced and can only run as it is written, in this mode. The
     Blocks around it then do so too, each of which calls its children, compiled or not.
 
-    site: the user's line that makes it so, who then is told once; None if that is as it should be.
+    site: the user's line that makes it so, who then is told once.
     """
 
-    def __init__(self, what: str, site: callsite.Site | None = None):
-        super().__init__(what)
-        self.site = site
+    site: callsite.Site | None
 
 
 _making = threading.RLock()
@@ -156,7 +154,8 @@ class SymbolicTrace:
 
     def refuse(self, what: str) -> NoReturn:
         """The function does what no graph can do: AsWritten."""
-        self.refused = FallbackToEager(what, callsite.find())
+        self.refused = FallbackToEager(what)
+        self.refused.site = callsite.find()
         raise self.refused
 
     def depends_on_mode(self) -> None:
