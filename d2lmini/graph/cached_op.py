@@ -65,7 +65,7 @@ from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
+from d2lmini.symbol.infer import evaluate
 
 # -- which programs are kept -----------------------------------------------------------------------
 
