@@ -132,7 +132,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         if g._spec != x._spec:
             raise MXNetError(f"the gradient of {x._spec} must be like it, got {g._spec}")
     for x, g, req in rows:
-        x._node = (NullLeaf(g) if req == "null" else Leaf(g, req), 0)
+        x._node = (NullLeaf if req == "null" else Leaf)(g, req), 0
         if req != "null":
             roles.note("weights", (x,))
             roles.note("gradients", (g,))
@@ -169,7 +169,7 @@ def _walk(
     soon as all parts of its gradient are there. With `targets` no leaf is written: only nodes that
     lead to a target are visited, and `targets` gets their gradients. MXNetError, and nothing has
     changed, if there is no leaf, or if `strict` and a target is not behind the heads."""
-    nodes, uses, rest = _behind([head._node[0] for head in heads], targets, retain)
+    nodes, uses, rest = nodes_behind([head._node[0] for head in heads], targets, retain)
     if targets is None and not any(type(node) is Leaf for node in reversed(nodes)):
         raise MXNetError(
             "There are no inputs in computation graph that require gradients: no array behind the "
@@ -214,7 +214,7 @@ def walk_between(
 
     places: the entries of `ends` that need a gradient, each with an array to compute it into, or
     None."""
-    nodes, uses, rest = _behind([node for node, _ in heads], dict(places), graph, ends)
+    nodes, uses, rest = nodes_behind([node for node, _ in heads], dict(places), graph, ends)
     inner = [node for node in nodes if node not in ends]
     _visit(inner, uses, parts, graph, graph, {}, places)
     for node in rest:
@@ -303,7 +303,7 @@ def _add(parts: Parts, entries: Iterable[Any], needs: Iterable[bool], grads: Ite
                 known[:] = [total(known)]
 
 
-def _behind(
+def nodes_behind(
     heads: Iterable[Node], targets: dict[Entry, Any] | None, retain: bool,
     ends: Collection[Node] = (),
 ) -> tuple[list[Node], dict[Node, int], list[Node]]:  # fmt: skip

@@ -128,9 +128,6 @@ class NullLeaf(Leaf):
 
     __slots__ = ()
 
-    def __init__(self, grad: Any):
-        super().__init__(grad, "null")
-
     def release(self) -> None:
         Node.release(self)
         self.grad = None

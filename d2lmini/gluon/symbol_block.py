@@ -34,7 +34,7 @@ from d2lmini.graph.ir import Node, mutated_by, topological, variables_of
 from d2lmini.graph.symbolic_trace import plain
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
+from d2lmini.symbol.infer import evaluate
 
 
 class SymbolBlock(HybridBlock):

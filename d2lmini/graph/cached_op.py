@@ -38,11 +38,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
-from operator import attrgetter
 from typing import Any
 
 from d2lmini.autograd import tape
-from d2lmini.autograd.backward_pass import grad_or_none
+from d2lmini.autograd.backward_pass import grad_or_none, nodes_behind
 from d2lmini.autograd.scopes import scope
 from d2lmini.autograd.tape import Grads, Leaf, OpNode, cell_of, value_of
 from d2lmini.autograd.tape import Node as Step
@@ -66,7 +65,7 @@ from d2lmini.ndarray.dispatch import check_out, copies_of
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
+from d2lmini.symbol.infer import evaluate
 
 # -- which programs are kept -----------------------------------------------------------------------
 
@@ -128,8 +127,6 @@ class CachedOp:
 
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
     whole, of which it reads each once."""
-
-    is_np_sym = False
 
     def __init__(
         self, symbol: Symbol, flags: Any = (), name: str = "cached_op",
@@ -428,14 +425,16 @@ class ProgramNode(tape.Node):
 
 def get_symbol(x: NDArray) -> Symbol:
     """The computation that `x` was recorded with. MXNetError if it was not recorded, if a backward
-    has used the record up, and if a `Function` is in it, which is Python and no operation."""
-    if x._node is None:
+    has used the record up, and if a `Function` is in it, which is Python and no operation. Of
+    arrays that an earlier backward has used up it knows no more: they are without history."""
+    if tape.history(x) is None:
         raise MXNetError(
             "get_symbol: NDArray is not part of a computation graph. Did you forget to turn on "
-            "recording? Compute it inside autograd.record() from arrays with attach_grad()"
+            "recording? Compute it inside autograd.record() from arrays with attach_grad(), and "
+            "pass retain_graph=True to a backward before this"
         )
     head, which = x._node
-    steps = _behind(head)
+    steps = nodes_behind([head], None, True)[0][::-1]
     leaves = [step for step in steps if isinstance(step, Leaf)]
     entries: dict[Any, Entry] = {
         (leaf, 0): (Node(None, f"var{number}", site=leaf.site), 0)
@@ -444,30 +443,11 @@ def get_symbol(x: NDArray) -> Symbol:
     nulls = count()
     for number, step in enumerate(step for step in steps if not isinstance(step, Leaf)):
         inputs = tuple([
-            (Node(None, f"null{next(nulls)}"), 0) if parent is None else entries[parent]
-            for parent in step.parents
+            entries.get(parent) or (Node(None, f"null{next(nulls)}"), 0) for parent in step.parents
         ])  # fmt: skip
         for i, entry in enumerate(_write(step, inputs, f"node_{number}")):
             entries[step, i] = entry
     return Symbol((entries[head, which],))
-
-
-def _behind(head: Step) -> list[Step]:
-    """All steps that lead to `head`, itself included, the first recorded first."""
-    found = {head}
-    todo = [head]
-    while todo:
-        step = todo.pop()
-        if step.parents is None:
-            raise MXNetError(
-                f"get_symbol: {step.name}: a backward has used up this part of the graph; pass "
-                "retain_graph=True to it"
-            )
-        for parent in step.parents:
-            if parent is not None and parent[0] not in found:
-                found.add(parent[0])
-                todo.append(parent[0])
-    return sorted(found, key=attrgetter("order"))
 
 
 def _write(step: Step, inputs: tuple[Entry, ...], name: str) -> list[Entry]:

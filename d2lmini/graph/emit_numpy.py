@@ -377,7 +377,10 @@ def in_blocks(
             here = along(axis, slice(begin, end))
             arrays = [x[here] for x in cut]
             arrays += [part[block, ...] for part in parts]
-            rooms = [_room(k, axis, end - begin, *room) for k, room in enumerate(scratch)]
+            rooms = [
+                memory.array(f"block{k}", (*shape[:axis], end - begin, *shape[axis:]), dtype)
+                for k, (shape, dtype) in enumerate(scratch)
+            ]
             body(*arrays, *whole, *rooms)
             del rooms  # a thread lends its memory for the next block when no array uses it
 
@@ -399,12 +402,6 @@ def _even(rows: int, most: int) -> int:
         return max(rows, 1)
     even = -(-rows // -(-rows // most))
     return min(even + -even % ALIGNED, most) if even > ALIGNED else even
-
-
-def _room(number: int, axis: int, rows: int, shape: Shape, dtype: Any) -> Any:
-    """Scratch memory for one block, a thread's own."""
-    shape = (*shape[:axis], rows, *shape[axis:])
-    return memory.array(f"block{number}", shape, dtype)
 
 
 def place_or_new(xp: Any, place: Any, shape: Shape, dtype: Any) -> Any:

@@ -299,26 +299,17 @@ def compute(xp: Any, node: Node, inputs: Sequence[Any], keys: Sequence[Any] = ()
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-Watch = Callable[[Node, list[Any], list[Any]], Any]
-
-
 def interpret(
     entries: Sequence[Entry],
     apply: Callable[[Node, list[Any]], Sequence[Any]],
-    watch: Watch | None = None,
 ) -> list[Any]:
     """The values of `entries`. `apply(node, inputs)` returns the values of a node's outputs from
     the values of its inputs (None for an optional input without a source); it is also called for
-    variables.
-
-    watch: called with each node that has an op, its inputs and its outputs.
-    """
+    variables."""
     known: dict[Node, Sequence[Any]] = {}
     for node in topological(entries):
         inputs = [None if entry is None else known[entry[0]][entry[1]] for entry in node.inputs]
-        outputs = known[node] = apply(node, inputs)
-        if watch is not None and node.op is not None:
-            watch(node, inputs, list(outputs))
+        known[node] = apply(node, inputs)
     return [known[node][i] for node, i in entries]
 
 

@@ -217,10 +217,6 @@ class Arenas:
         if arena.nbytes <= self._most and len(self._free) < MOST_KEPT:
             self._free.append(arena)
 
-    def release(self) -> None:
-        """Let go of what is kept for later calls, but for those under the engine's lock."""
-        self._free.clear()
-
     def function(self, program: Program) -> Run:
         """A function for calls under the engine's lock, which are one at a time: all those of these
         programs work in the same arena."""
@@ -452,12 +448,11 @@ READ_PER_US = 6e4
 
 class ProgramCost(NamedTuple):
     """What a call takes: arithmetic, bytes read and written by its statements, memory for
-    intermediate results, and how many of the statements are fused groups."""
+    intermediate results."""
 
     flops: float
     nbytes: float
     arena_nbytes: int
-    groups: int
 
 
 def cost_of(layout: Layout) -> tuple[ProgramCost, float]:
@@ -484,5 +479,4 @@ def cost_of(layout: Layout) -> tuple[ProgramCost, float]:
         traffic = sum(moved.values())
         nbytes += traffic
         us += STATEMENT_US + max(compute_us, traffic / bytes_per_us) if moved else 0.0
-    groups = sum(statement.shape is not None for statement in layout.statements)
-    return ProgramCost(flops, nbytes, layout.plan.nbytes, groups), us
+    return ProgramCost(flops, nbytes, layout.plan.nbytes), us

@@ -26,7 +26,7 @@ def net(xp, arena):
 
 Composed ops are written out (`inline`), the graph is brought into pieces (`lower`), these into
 statements (`fusion`), every value gets a place (`plan`), and the whole is written down (`codegen`)
-and compiled (`text.code_of`).
+and compiled.
 
 **A call of a program** on arrays is computed inline, or is one task of the engine.
 
@@ -62,8 +62,8 @@ import numpy as np
 
 from d2lmini import engine
 from d2lmini.base import MXNetError
-from d2lmini.context import Context, cache_releasers, cpu
-from d2lmini.device.devices import device_of, find_known
+from d2lmini.context import Context, cpu
+from d2lmini.device.devices import device_of
 from d2lmini.device.errstate import run_quietly
 from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
@@ -73,7 +73,6 @@ from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, with_order
 from d2lmini.graph.lower import expand, inlined
 from d2lmini.graph.passes import simplify
 from d2lmini.graph.plan import Arenas, Run, cost_of
-from d2lmini.graph.text import code_of
 from d2lmini.ndarray.compute import Operand, array_of
 from d2lmini.ndarray.dispatch import kind_of, note_writes, run_inline, wrap
 from d2lmini.ndarray.ndarray import NDArray
@@ -133,7 +132,7 @@ class Program:
         lines = [line + "\n" for line in self.source.splitlines()]
         linecache.cache[self._file] = len(self.source), None, lines, self._file  # for tracebacks
         weakref.finalize(self, linecache.cache.pop, self._file, None)
-        exec(code_of(self.source, self._file, writer.numbers.values()), writer.namespace)
+        exec(compile(self.source, self._file, "exec"), writer.namespace)
         self._make: Callable[[Any, Any], Run] = writer.namespace[writer.name]
 
     def run(
@@ -338,16 +337,6 @@ def compiled_formula(
         if len(programs) > MOST_FORMULAS:
             programs.popitem(last=False)
     return programs[key]  # type: ignore[no-any-return]
-
-
-def _release(ctx: Context) -> None:
-    """Let go of the arenas on a device that are kept for later calls."""
-    device = find_known(ctx)
-    if device is not None and device.formulas is not None:
-        device.formulas.arenas.release()
-
-
-cache_releasers.insert(0, _release)  # before the pool from which they have their memory
 
 
 class FormulaProgram:

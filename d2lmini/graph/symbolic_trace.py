@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
-from traceback import walk_tb
 from typing import Any, NoReturn
 
 from d2lmini.base import MXNetError, callsite, forks, loaders
@@ -33,7 +32,7 @@ from d2lmini.graph.ir import Draw, Entry, Node, forget_call, transform
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, modes
-from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
+from d2lmini.symbol.symbol import Symbol, Traced
 
 _DRAWN = (
     "random numbers that are drawn while a net is traced would be the same in every call of the "
@@ -52,12 +51,10 @@ class FallbackToEager(MXNetError):
     """Raised by a Block that is being traced and can only run as it is written, in this mode. The
     Blocks around it then do so too, each of which calls its children, compiled or not.
 
-    site: the user's line that makes it so, who then is told once; None if that is as it should be.
+    site: the user's line that makes it so, who then is told once.
     """
 
-    def __init__(self, what: str, site: callsite.Site | None = None):
-        super().__init__(what)
-        self.site = site
+    site: callsite.Site | None
 
 
 _making = threading.RLock()
@@ -131,8 +128,6 @@ class SymbolicTrace:
         """Call the function on its inputs. regroup: makes its arguments of the flat inputs, if they
         are nested; owned: all parameters, to know an array that is one's; ctx: where its arrays
         will be, for those who ask.
-
-        An error that comes from a missing value says at which line it was asked for.
         """
         flat = [None if node is None else self.kind(((node, 0),)) for node in self.inputs]
         args = flat if regroup is None else regroup(flat)
@@ -147,11 +142,9 @@ class SymbolicTrace:
             if self.refused is not None:  # and the function has caught that
                 raise self.refused
             return result
-        except Exception as problem:
+        except Exception:
             if self.refused is not None:
                 raise self.refused from None
-            if isinstance(problem, NotImplementedForSymbol):
-                raise _add_location(problem) from None
             raise
         finally:
             sys.setrecursionlimit(limit)
@@ -160,7 +153,8 @@ class SymbolicTrace:
 
     def refuse(self, what: str) -> NoReturn:
         """The function does what no graph can do: AsWritten."""
-        self.refused = FallbackToEager(what, callsite.find())
+        self.refused = FallbackToEager(what)
+        self.refused.site = callsite.find()
         raise self.refused
 
     def depends_on_mode(self) -> None:
@@ -279,18 +273,3 @@ def initializing() -> Iterator[None]:
 def plain(symbol: Symbol) -> Symbol:
     """The same graph without what belongs to one call: shapes, mode, random keys."""
     return Symbol(tuple(transform(symbol._entries, forget_call)))
-
-
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
-def _add_location(problem: NotImplementedForSymbol) -> NotImplementedForSymbol:
-    """The error, with the innermost line of the user's in its message."""
-    site = None
-    for frame, _ in walk_tb(problem.__traceback__):
-        if not frame.f_code.co_filename.startswith(_HERE):
-            site = (frame.f_code, frame.f_lasti)
-    text = str(problem)
-    if site is not None and "\n  at " not in text:
-        problem.args = (f"{text}\n  at {callsite.describe(site)}",)
-    return problem

@@ -79,11 +79,6 @@ class OpTask(Task):
     def callee(self) -> CallPlan:
         return self.plan
 
-    @property
-    def cost(self) -> Any:
-        """Predicted FLOPs and bytes."""
-        return self.plan.cost()
-
     def footprint(self) -> Any:
         return self.plan.cost
 

@@ -147,12 +147,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         except OverflowError as problem:
             raise MXNetError(f"array: a number is out of range: {problem}") from None
     except (TypeError, ValueError) as problem:
-        if isinstance(source_array, (list, tuple)) and any(
-            isinstance(x, NDArray) for x in source_array
-        ):
-            values = np.stack([np.asarray(x) for x in source_array]).astype(dtype)
-        else:
-            raise TypeError(f"array: expected numbers in even nesting: {problem}") from None
+        raise TypeError(f"array: expected numbers in even nesting: {problem}") from None
     return exchange.from_array(values, ctx)
 
 

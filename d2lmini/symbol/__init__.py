@@ -22,11 +22,11 @@ from d2lmini.symbol.json_format import load, load_json, save
 from d2lmini.symbol.naming import AttrScope, NameManager, Prefix
 from d2lmini.symbol.symbol import NotImplementedForSymbol, Symbol, Traced
 
-from d2lmini.symbol import evaluate, infer, picture  # isort: skip
+from d2lmini.symbol import infer, picture  # isort: skip
 
 __all__ = [
     "AttrScope", "NameManager", "NotImplementedForSymbol", "Prefix", "Symbol", "Traced",
-    "evaluate", "infer", "load", "load_json", "picture", "random", "save",
+    "infer", "load", "load_json", "picture", "random", "save",
 ]  # fmt: skip
 
 var = Variable = variable

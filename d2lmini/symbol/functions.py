@@ -38,7 +38,7 @@ from d2lmini.ndarray import functions as nd
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype, modes, registry
 from d2lmini.ops.facts import Facts
-from d2lmini.ops.fluent import FUNCTIONS, METHODS, NUMBERS
+from d2lmini.ops.fluent import FUNCTIONS, METHODS
 from d2lmini.ops.signature import name_function, named
 from d2lmini.symbol.naming import HIDDEN, AttrScope, NameManager, is_label, labels_of, text_of
 from d2lmini.symbol.symbol import Symbol, apply_op
@@ -98,8 +98,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         labels[key] = str(kwargs.pop(key))
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
-    for word in ("inplace", "copy"):  # arrays take these: whether the result shares the memory
-        kwargs.pop(word, None)
+    kwargs.pop("copy", None)  # of arrays: whether the result may share the memory
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = modes.tracing is not None
     if not op.symbolic and not in_trace:
@@ -162,14 +161,20 @@ class Namespace(nd.Namespace):
 # -- nodes without inputs, and groups --------------------------------------------------------------
 
 
-def _creator(name: str) -> Function:
+def _creator(op: Op, name: str) -> Function:
     """The function that makes a node without inputs, float32 by default. A size of 0 in its shape
-    is unknown; shape inference determines it."""
-    op = registry[f"_{name}"]
+    is unknown; shape inference determines it, and the shape of random numbers that is not given. A
+    net that is traced draws one number, as nd.random does."""
 
     def function(*args: Any, **kwargs: Any) -> Symbol:
-        words = {**op.defaults, **dict(zip(op.attr_names, args)), **kwargs}
-        return compose(op, (), {**words, "dtype": words["dtype"] or "float32"})
+        words = {**dict(zip(op.attr_names, args)), **kwargs}
+        if not op.random:
+            words = {**op.defaults, **words}
+            words["dtype"] = words["dtype"] or "float32"
+        elif words.get("shape") is None:
+            words["shape"] = () if modes.tracing is None else 1
+        words.pop("ctx", None)
+        return compose(op, (), words)
 
     return name_function(function, op, "d2lmini.symbol", name)
 
@@ -189,40 +194,18 @@ def Group(symbols: Iterable[Symbol]) -> Symbol:
     return kind(tuple([entry for s in given for entry in s._entries]))
 
 
-def _power(base: Any, exp: Any) -> Any:
-    """base to the power of exp, element by element: Symbols, numbers or one of each."""
-    if isinstance(exp, Symbol) and isinstance(base, NUMBERS):
-        # The operator `2 ** x` names the node '_rpower_scalar0'.
-        return compose(registry["_rpower_scalar"], (exp,), {"scalar": base}, "_rpowerscalar")
-    return FUNCTIONS["power"](base, exp)
-
-
 def public_functions() -> dict[str, Function]:
     """The public functions of `sym`: the ops whose names do not begin with an underscore, the
     functions that also take numbers, and those that make nodes and groups."""
     ops = {n: function_of(op, n) for n, op in registry.items() if not n.startswith("_")}
-    numbers = {**FUNCTIONS, "power": _power, "pow": _power}
-    created = {n: _creator(n) for n in ("zeros", "ones", "arange", "linspace", "eye")}
+    created = {
+        n: _creator(registry[f"_{n}"], n) for n in ("zeros", "ones", "arange", "linspace", "eye")
+    }
     others: dict[str, Any] = {"full": full, "concatenate": nd.concatenate, "Group": Group}
-    return {**ops, **numbers, **created, **others}
+    return {**ops, **FUNCTIONS, "pow": FUNCTIONS["power"], **created, **others}
 
 
 # -- random numbers --------------------------------------------------------------------------------
-
-
-def _drawing(name: str) -> Function:
-    """The function `sym.random.NAME`. Without a shape, shape inference determines it; a net that
-    is traced draws one number, as nd.random does."""
-    op = registry[f"_random_{name}"]
-
-    def function(*args: Any, **kwargs: Any) -> Symbol:
-        words = {**dict(zip(op.attr_names, args)), **kwargs}
-        words.pop("ctx", None)
-        if words.get("shape") is None:
-            words["shape"] = () if modes.tracing is None else 1
-        return compose(op, (), words)
-
-    return name_function(function, op, "d2lmini.symbol", f"random.{name}")
 
 
 def _randn(*shape: int, loc: float = 0, scale: float = 1, **kwargs: Any) -> Symbol:
@@ -242,7 +225,7 @@ def _multinomial(
 random: Any = Namespace("sym.random", "_random_")
 random.__file__ = __file__
 for _name in ("uniform", "normal", "randint"):
-    setattr(random, _name, _drawing(_name))
+    setattr(random, _name, _creator(registry[f"_random_{_name}"], f"random.{_name}"))
 random.randn = named(_randn, "d2lmini.symbol", "random.randn")
 random.multinomial = named(_multinomial, "d2lmini.symbol", "random.multinomial")
 random.shuffle = function_of(registry["_shuffle"], "_shuffle", "random.")
@@ -263,10 +246,7 @@ def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
 
 
 _methods = {
-    **{
-        name: function_of(registry[name], name)
-        for name in (*METHODS, "expand_dims", "squeeze", "flatten")
-    },
+    **{name: function_of(registry[name], name) for name in METHODS},
     "astype": function_of(registry["Cast"], "cast"),
     "copy": function_of(registry["_copy"], "_copy"),
     "detach": function_of(registry["BlockGrad"], "blockgrad"),

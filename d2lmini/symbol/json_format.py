@@ -37,8 +37,8 @@ ops of our gradients, is an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, count
+from collections.abc import Sequence
+from itertools import accumulate
 from os import PathLike, fspath
 from typing import Any
 
@@ -46,9 +46,8 @@ from d2lmini.base import MXNetError
 from d2lmini.device import files
 from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
-from d2lmini.ops.fluent import Fluent
 from d2lmini.symbol import naming
-from d2lmini.symbol.naming import check_labels, decode_label, text_of
+from d2lmini.symbol.naming import Prefix, check_labels, decode_label, text_of
 from d2lmini.symbol.symbol import Symbol
 
 #: The version of MXNet with this format: 1.9.1.
@@ -286,29 +285,10 @@ def _written_out(node: Node, inputs: Sequence[Entry | None]) -> Entry:
     """The nodes that replace one of our nodes; the last of them gets its name."""
     op = node.op
     assert op is not None and op.mxnet_rule is not None
-    numbers = count()
-    values = [None if entry is None else _Value(entry, node, numbers) for entry in inputs]
+    values = [None if entry is None else Symbol((entry,)) for entry in inputs]
     try:
-        last = op.mxnet_rule(*values, **node.attrs).entry[0]
+        with Prefix(f"{node.name}_"):
+            last = op.mxnet_rule(*values, **node.attrs)._entry[0]
     except MXNetError as problem:
         raise MXNetError(f"node {node.name!r}: {problem}") from None
     return Node(last.op, node.name, last.inputs, last.attrs, None, node.labels), 0
-
-
-class _Value(Fluent):
-    """The value type on which a `written_in_mxnet` rule computes: an entry of the nodes that
-    replace `node`, which are named after it and numbered."""
-
-    __slots__ = ("entry", "node", "numbers")
-
-    def __init__(self, entry: Entry, node: Node, numbers: Iterator[int]):
-        self.entry = entry
-        self.node = node
-        self.numbers = numbers
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> _Value:
-        node, numbers = inputs[0].node, inputs[0].numbers
-        name = f"{node.name}_{op.name.strip('_')}{next(numbers)}"
-        entries = tuple([None if x is None else x.entry for x in inputs])
-        return _Value((Node(op, name, entries, attrs, None, node.labels), 0), node, numbers)

@@ -57,14 +57,16 @@ from d2lmini.symbol.naming import AttrScope, NameManager, labels_of, operator_hi
 
 
 class NotImplementedForSymbol(MXNetError, NotImplementedError):
-    """An operation on a Symbol needs contents, which a Symbol does not have."""
+    """An operation on a Symbol needs contents, which a Symbol does not have. The message for a net
+    that is traced names the user's line."""
 
     def __init__(self, what: str):
+        where = "" if modes.tracing is None else f"\n  at {callsite.describe(callsite.find())}"
         super().__init__(
             f"{what} is not implemented for Symbol and only available in NDArray: when a net is "
             "hybridized its code runs once, on Symbols that have no contents yet. Compute with "
             "operators, or F.where for a choice by value; do what needs the contents outside of "
-            "the net, or run it imperatively with net.hybridize(False)"
+            "the net, or run it imperatively with net.hybridize(False)" + where
         )
 
 
@@ -197,12 +199,6 @@ class Symbol(Fluent):
         """Attributes and labels of all nodes that have any, by node name."""
         found = {n.name: naming.attributes(n) for n in topological(self._entries)}
         return {name: attributes for name, attributes in found.items() if attributes}
-
-    def _set_attr(self, **labels: str) -> None:
-        """Attach labels to the first node: labels are the only mutable part of a node. Symbols
-        that share the node see them. ValueError for values that are not strings."""
-        node = self._entries[0][0]
-        node.labels = {**node.labels, **labels_of(labels)}
 
     # -- outputs -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from d2lmini.graph.symbolic_trace import plain
 from d2lmini.graph.typed import graph_of
 from d2lmini.ops.core import registry
 from d2lmini.symbol import Symbol
-from d2lmini.symbol.evaluate import evaluate
+from d2lmini.symbol.infer import evaluate
 
 NEGATIVE, ADD = registry["negative"], registry["broadcast_add"]
 

@@ -51,7 +51,7 @@ def test_stored_answers_are_those_of_mxnet(module: str, mxnet: Oracle, tmp_path,
 
 def test_every_program_is_stored_and_every_difference_is_one_of_a_program():
     total = sum(len(programs(module)) for module in MODULES)
-    assert total == len(everything()) == len(ANSWERS) >= 2550
+    assert total == len(everything()) == len(ANSWERS) >= 2500
     pieces = nd_programs.differences()
     assert [
         piece for piece in pieces if not any(piece in program for program in everything())
