@@ -10,7 +10,7 @@ from d2lmini.ops.core import registry
 
 #: Ops of MXNet that none of its own lists has.
 FORGOTTEN = """
-    _contrib_allclose _contrib_arange_like _np_reshape cumsum lamb_update_phase1
+    _contrib_allclose _np_reshape cumsum lamb_update_phase1
     nag_mom_update""".split()
 
 
