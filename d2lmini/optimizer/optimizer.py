@@ -310,6 +310,8 @@ class Fused(Declared):
         attrs = {name: own[name] for name in self.rule.attr_names if own.get(name) is not None}
         if "lr" in self.rule.attr_set:
             attrs["lr"] = float(self.rate(index, lr))
+        if "t" in self.rule.attr_set:
+            attrs["t"] = self._index_update_count[index]
         return self.rule, attrs
 
     def rate(self, index: Any, lr: float) -> float:
@@ -442,11 +444,6 @@ class Means(Declared):
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    def _unbiased(self, index: Any) -> float:
-        """The factor that corrects Adam's next step for the bias of the means."""
-        t = self._index_update_count[index]
-        return math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t)
-
 
 @register
 class AdaGrad(Fused):
@@ -457,9 +454,6 @@ class AdaGrad(Fused):
     _aliases = Declared._aliases | {"float_stable_eps": "eps"}
 
     float_stable_eps: float = 1e-7
-
-    def step(self, index: Any, lr: float, wd: float) -> Update:
-        return self.rule, {"lr": lr, "epsilon": self.float_stable_eps}
 
 
 @register
@@ -509,7 +503,8 @@ class Adam(Means, Fused):
     lazy_update: bool = True
 
     def rate(self, index: Any, lr: float) -> float:
-        return lr * self._unbiased(index)
+        t = self._index_update_count[index]  # the means start at zero: correct the bias
+        return lr * (math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t))
 
 
 @register
@@ -538,10 +533,6 @@ class FTML(Fused):
     beta1: float = 0.6
     beta2: float = 0.999
     epsilon: float = 1e-8
-
-    def step(self, index: Any, lr: float, wd: float) -> Update:
-        rule, attrs = super().step(index, lr, wd)
-        return rule, {**attrs, "t": self._index_update_count[index]}
 
 
 @register
