@@ -58,6 +58,7 @@ from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
+from d2lmini.ops.elementwise import broadcast_shape
 from d2lmini.ops.index import adjoint
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
 from d2lmini.ops.signature import signature_of, with_signature
@@ -247,8 +248,7 @@ def squeeze(data, *, axis: Axes = None):
 
 def _broadcast_shape(shape: Shape, target: Shape) -> Shape:
     """`target` if `shape` broadcasts to it; `target` may have more axes in front."""
-    extra = len(target) - len(shape)
-    if extra < 0 or any(n != t and n != 1 for n, t in zip(shape, target[max(extra, 0) :])):
+    if broadcast_shape(shape, target) != target:
         raise MXNetError(
             f"{shape} does not broadcast to {target}: sizes counted from the last axis must be "
             "equal, or 1 in the array"
