@@ -348,18 +348,15 @@ class Fused(Declared):
             self._push(index, weight, grad, state, self.multi_precision)
 
     def _push(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
+        """Push the updates of all these weights as one task."""
         if not isinstance(index, (list, tuple)):
             index, weight, grad, state = [index], [weight], [grad], [state]
         self._update_count(index)
         lrs, wds = self._get_lrs(index), self._get_wds(index)
-        self._update_rows(list(zip(index, weight, grad, state, lrs, wds, strict=True)), mixed)
-
-    def _update_rows(self, rows: list[tuple], mixed: bool) -> None:
-        """Update weights. rows: (index, weight, gradient, state, rate, decay)."""
         shared = self._shared(self.clip_name)
         steps: list[UpdateStep] = []
         data: list[NDArray] = []
-        for i, w, g, s, lr, wd in rows:
+        for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
             if not lr and self.divides_by_rate:
                 continue
             op, attrs = self.step(i, lr, wd)
