@@ -69,12 +69,8 @@ class AllReduce(Task):
             for one_sum in sums
         ]
         self.sides = [
-            Side(
-                ctx,
-                [x._chunk for one_sum in sums for x in one_sum.sources if x.context == ctx],
-                [y._chunk for one_sum in sums for y in one_sum.targets if y.context == ctx],
-            )
-            for ctx in self.contexts
+            Side(ctx, [s.sources[i]._chunk for s in sums], [s.targets[i]._chunk for s in sums])
+            for i, ctx in enumerate(self.contexts)
         ]
 
     def keeps(self, var: Any) -> bool:
