@@ -97,6 +97,7 @@ LEFT_OUT = {
     "x.argmax(axis=1) does the same": "argmax_channel",
     "x.slice_axis(axis, 0, n) does the same for each axis": "slice_like",
     "nd.where(x == x, x, 1).prod() does the same": "nanprod",
+    "nd.arange(x.shape[axis]) does the same": "arange_like",
     "x.mean(axes, keepdims=True) and ((x - mean) ** 2).mean(axes) do the same": "moments",
     "bool(nd.contrib.isfinite(x).min()) says it of one array": "all_finite multi_all_finite",
     "nd.Convolution and its gradient take their windows themselves": "im2col col2im",

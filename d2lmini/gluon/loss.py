@@ -417,10 +417,9 @@ class SDMLLoss(_DeclaredLoss):
         # Squared distances between all rows, (N, N).
         gaps = F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))  # (N, N, D)
         distances = F.sum(F.square(gaps), axis=2)
-        # Row and column indices give the diagonal of (N, N) without a known N.
-        rows = F.expand_dims(F.contrib.arange_like(distances, axis=0), 1)
-        columns = F.expand_dims(F.contrib.arange_like(distances, axis=1), 0)
-        same = F.broadcast_equal(rows, columns)
+        # The numbers of the rows, 1 ... N, give the diagonal of (N, N) without a known N.
+        rows = F.cumsum(F.ones_like(F.sum(distances, axis=1, keepdims=True)), axis=0)
+        same = F.broadcast_equal(rows, F.transpose(rows))
         others = F.broadcast_div(1 - same, F.sum(1 - same, axis=1, keepdims=True))
         labels = same * (1 - self.smoothing_parameter) + others * self.smoothing_parameter
         return self.kl_loss(F.log_softmax(-distances, axis=1), labels)

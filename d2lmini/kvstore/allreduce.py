@@ -69,12 +69,8 @@ class AllReduce(Task):
             for one_sum in sums
         ]
         self.sides = [
-            Side(
-                ctx,
-                [x._chunk for one_sum in sums for x in one_sum.sources if x.context == ctx],
-                [y._chunk for one_sum in sums for y in one_sum.targets if y.context == ctx],
-            )
-            for ctx in self.contexts
+            Side(ctx, [s.sources[i]._chunk for s in sums], [s.targets[i]._chunk for s in sums])
+            for i, ctx in enumerate(self.contexts)
         ]
 
     def keeps(self, var: Any) -> bool:
@@ -93,28 +89,6 @@ class AllReduce(Task):
         self.lanes.sum_up(
             self.contexts, [[(array_of(x), array_of(y)) for x, y in row] for row in self.sums]
         )
-
-
-class CopyTask(Task):
-    """Copies some results of one device into other arrays on that device."""
-
-    __slots__ = ("ends",)
-
-    defers = True
-
-    def __init__(self, ends: Sequence[tuple[NDArray, NDArray]]):
-        reads = tuple(x._chunk for x, _ in ends)
-        super().__init__("Keep", reads, tuple(y._chunk for _, y in ends), ends[0][1].context)
-        self.ends = [tuple((a._chunk, a._offset, a._spec) for a in pair) for pair in ends]
-
-    def footprint(self) -> Any:
-        nbytes = 2 * sum(source[2].nbytes for source, _ in self.ends)
-        return lambda: Cost(0.0, float(nbytes))
-
-    def run(self) -> None:
-        device = device_of(self.ctx)
-        for source, target in self.ends:
-            device.copy(array_of(target), array_of(source))
 
 
 def find_summer(contexts: Sequence, dtypes: Sequence) -> Any:
@@ -140,17 +114,6 @@ def all_reduce(sums: Sequence[Sum]) -> None:
     task = AllReduce(lanes, sums)
     note_writes([y for one_sum in sums for y in one_sum.targets])
     engine.current.push(task)
-
-
-def keep(ends: Sequence[tuple[NDArray, NDArray]]) -> None:
-    """Copy each first array into the second, of the same spec and device: one task per device."""
-    by_place: dict[Context, list[tuple[NDArray, NDArray]]] = {}
-    for pair in ends:
-        by_place.setdefault(pair[1].context, []).append(pair)
-    for some in by_place.values():
-        task = CopyTask(some)
-        note_writes([y for _, y in some])
-        engine.current.push(task)
 
 
 def buckets(sums: Sequence[Sum]) -> list[list[int]]:

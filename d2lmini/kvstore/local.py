@@ -37,7 +37,7 @@ from d2lmini.base import LeftOut, MXNetError
 from d2lmini.context import Context, cpu
 from d2lmini.device import files
 from d2lmini.engine.scheduler import thread_state
-from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, keep, takes
+from d2lmini.kvstore.allreduce import Sum, all_reduce, buckets, find_summer, takes
 from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import invoke, registry
 
@@ -157,20 +157,10 @@ class KVStore:
             for bucket in buckets([one_sum for *_, one_sum in some]):
                 with engine.prioritized(priority - some[bucket[0]][0]):
                     all_reduce([some[i][2] for i in bucket])
-                    self._keep([some[i][1:] for i in bucket])
+                    for _, k, one_sum in [some[i] for i in bucket]:
+                        home = self._at_home(k, list(one_sum.sources))
+                        next(y for y in one_sum.targets if y.context == home.context).copyto(home)
         return [k for k, _ in left], [v for _, v in left], [outs[k] for k, _ in left]
-
-    def _keep(self, sums: list[tuple[Key, Sum]]) -> None:
-        """Make sums the values of their keys."""
-        alike = []
-        for k, one_sum in sums:
-            home = self._at_home(k, list(one_sum.sources))
-            result = next(y for y in one_sum.targets if y.context == home.context)
-            if result._spec == home._spec:
-                alike.append((result, home))
-            else:
-                result.copyto(home)
-        keep(alike)
 
     @property
     def _spreads(self) -> bool:

@@ -38,10 +38,7 @@ SAME_NAME = """
 """.split()
 
 #: npx's name -> the op's, where they are not the same but for capitals and underscores.
-RENAMED = {
-    "arange_like": "_contrib_arange_like", "batch_flatten": "Flatten",
-    "stop_gradient": "BlockGrad",
-}  # fmt: skip
+RENAMED = {"batch_flatten": "Flatten", "stop_gradient": "BlockGrad"}
 
 _LAYERS = {name.lower(): op for name, op in registry.items() if name[0].isupper()}
 

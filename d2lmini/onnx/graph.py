@@ -32,7 +32,7 @@ from d2lmini.symbol.symbol import Symbol
 OPSET, IR_VERSION = 17, 8
 
 #: Ops that look at nothing but a shape.
-OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array", "_contrib_arange_like")
+OF_SHAPE = ("zeros_like", "ones_like", "shape_array", "size_array")
 
 Arrays = Mapping[str, np.ndarray]
 

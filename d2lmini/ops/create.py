@@ -106,19 +106,12 @@ def arange(
     dtype truncates start and step first.
     """
     begin, count = _range(start, stop, step)
-    return progression(xp, begin, step, count, dtype, repeat)
-
-
-def progression(
-    xp: Any, start: float, step: float, count: int, dtype: DType, repeat: int = 1
-) -> Any:
-    """start + i * step for i = 0, 1, ..., count - 1, each `repeat` times, computed in `dtype`
-    (float16 in float32, integers in int64)."""
+    # float16 is computed in float32, integers in int64.
     floating = xp.dtype(dtype).kind == "f"
     wide = xp.promote_types(dtype, "float32") if floating else xp.dtype("int64")
     values = xp.arange(count, dtype=wide)
     values *= wide.type(step)
-    values += wide.type(start)
+    values += wide.type(begin)
     values = values.astype(dtype, copy=False)
     return xp.repeat(values, repeat) if repeat != 1 else values
 

@@ -106,11 +106,9 @@ def _share(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
     elif _is_transposed(a, b):
         _share_triangle(a, out, chunking.split_evenly(rows, n))
     elif rows >= columns:
-        parts = chunking.split_evenly(rows, n)
-        parallel_for(n, lambda i: function(a[parts[i]], b, out=out[parts[i]]))
+        chunking.share(np, rows, n, lambda part: function(a[part], b, out=out[part]))
     else:
-        parts = chunking.split_evenly(columns, n)
-        parallel_for(n, lambda i: function(a, b[:, parts[i]], out=out[:, parts[i]]))
+        chunking.share(np, columns, n, lambda part: function(a, b[:, part], out=out[:, part]))
 
 
 def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
@@ -128,8 +126,7 @@ def _share_batch(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None
         for i in range(len(out)):
             _share(function, a[i], b[i], out[i])
         return
-    parts = chunking.split_evenly(len(out), n)
-    parallel_for(n, lambda i: function(a[parts[i]], b[parts[i]], out=out[parts[i]]))
+    chunking.share(np, len(out), n, lambda part: function(a[part], b[part], out=out[part]))
 
 
 def _is_transposed(a: Any, b: Any) -> bool:

@@ -2,7 +2,7 @@
 
 >>> from d2lmini import nd
 >>> x = nd.ones((3, 2, 4))                                # T=3 steps of N=2 sequences
->>> w = nd.ones(parameter_size("rnn_tanh", 4, 5)) / 10
+>>> w = nd.ones(network_on(x.shape, "rnn_tanh", 5).parameters) / 10
 >>> y, h = nd.RNN(x, w, nd.zeros((1, 2, 5)), state_size=5, num_layers=1, mode="rnn_tanh",
 ...               state_outputs=True)
 >>> y.shape, h.shape
@@ -142,18 +142,6 @@ def network_on(
     """The network on data (T, N, C), or on one step (N, C)."""
     N, C = data[-2:]
     return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
-
-
-def parameter_size(
-    mode: str, input_size: int, state_size: int, num_layers: int = 1, bidirectional: bool = False
-) -> int:
-    """Length of the vector `parameters`.
-
-    >>> parameter_size("lstm", 3, 5) == 4 * 5 * (3 + 5 + 2)
-    True
-    """
-    network = network_on((1, input_size), mode, state_size, num_layers, bidirectional)
-    return network.parameters[0]
 
 
 def _empty(xp: Any, specs: Sequence[Any]) -> tuple:

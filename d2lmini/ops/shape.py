@@ -58,7 +58,7 @@ from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
-from d2lmini.ops.create import progression
+from d2lmini.ops.elementwise import broadcast_shape
 from d2lmini.ops.index import adjoint
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
 from d2lmini.ops.signature import signature_of, with_signature
@@ -248,8 +248,7 @@ def squeeze(data, *, axis: Axes = None):
 
 def _broadcast_shape(shape: Shape, target: Shape) -> Shape:
     """`target` if `shape` broadcasts to it; `target` may have more axes in front."""
-    extra = len(target) - len(shape)
-    if extra < 0 or any(n != t and n != 1 for n, t in zip(shape, target[max(extra, 0) :])):
+    if broadcast_shape(shape, target) != target:
         raise MXNetError(
             f"{shape} does not broadcast to {target}: sizes counted from the last axis must be "
             "equal, or 1 in the array"
@@ -481,17 +480,3 @@ def shape_array(xp, data):
 def size_array(xp, data):
     """The number of elements as an int64 array, (1,)."""
     return xp.asarray([data.size], dtype=np.int64)
-
-
-def _infer_arange_like(data: Spec, *, axis: int | None, **_: Any) -> Spec:
-    if axis is None:
-        return data
-    return Spec((data.shape[normalize_axis(axis, len(data.shape))],), data.dtype)
-
-
-@op("_contrib_arange_like", infer=_infer_arange_like, grad=None, left_out=("repeat",))
-def arange_like(xp, data, *, start: float = 0.0, step: float = 1.0, axis: int | None = None):
-    """start, start + step, ... in the shape of `data`, or (n,) for the length of one `axis`;
-    computed in the dtype of data."""
-    shape = data.shape if axis is None else (data.shape[axis],)
-    return progression(xp, start, step, prod(shape), data.dtype).reshape(shape)

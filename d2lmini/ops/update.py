@@ -227,11 +227,11 @@ def adam_update(
 
 
 @update(9)
-def _adagrad_update(xp, w, g, history, *, lr, wd, epsilon: float = 1e-7):
-    """history += g^2; w - lr * (g / sqrt(history + epsilon) + wd * w).
+def _adagrad_update(xp, w, g, history, *, lr, wd, float_stable_eps: float = 1e-7):
+    """history += g^2; w - lr * (g / sqrt(history + float_stable_eps) + wd * w).
     After Duchi et al. (2011)."""
     history = history + g * g
-    return w - (lr * g / xp.sqrt(history + epsilon) + lr * wd * w), history
+    return w - (lr * g / xp.sqrt(history + float_stable_eps) + lr * wd * w), history
 
 
 @update(11)

@@ -5,8 +5,7 @@
 
 A parameter is identified by its index. The multipliers come from the Parameter itself if there is
 one (`param_dict`, read at every update), otherwise from the tables that `set_lr_mult` and
-`set_wd_mult` fill, by index or by name. `num_update` is the largest number of updates of any
-parameter.
+`set_wd_mult` fill, by index. `num_update` is the largest number of updates of any parameter.
 
 A new optimizer is a subclass that defines `create_state` and `update` with ops on NDArrays:
 
@@ -76,9 +75,8 @@ class Optimizer:
     rescale_grad: a factor applied first to every gradient. clip_gradient: the bound of gradient
     elements, or None. learning_rate: 0.01 if neither a rate nor a scheduler is given; if both are
     given, the rate becomes the scheduler's base_lr. multi_precision: update weights of 16 bits
-    through a float32 copy. param_idx2name: names of the indices, a dict (otherwise AssertionError);
-    weight decay is then 0 for names that do not end in `_weight` or `_gamma`. param_dict:
-    Parameters by index. sym, of which MXNet reads multipliers, is left out: MXNetError.
+    through a float32 copy. param_dict: Parameters by index. sym and param_idx2name, of which
+    MXNet's modules made multipliers, are left out: MXNetError.
     """
 
     #: Optimizer classes by lower-case name.
@@ -93,12 +91,11 @@ class Optimizer:
         begin_num_update: int = 0, multi_precision: bool = False,
         param_dict: dict[Any, Any] | None = None,
     ):  # fmt: skip
-        if sym is not None:
+        if sym is not None or param_idx2name:
             raise MXNetError(
-                "sym is left out; say its multipliers with set_lr_mult and set_wd_mult"
+                "sym and param_idx2name are left out; say the multipliers by index, with "
+                "set_lr_mult and set_wd_mult"
             )
-        if param_idx2name is not None and not isinstance(param_idx2name, dict):
-            raise AssertionError("param_idx2name should be a dict of param indexes to names.")
         self.rescale_grad = rescale_grad
         self.lr_scheduler: Any = lr_scheduler
         if lr_scheduler is None:
@@ -117,11 +114,8 @@ class Optimizer:
         self._index_update_count = self._all_index_update_counts[0]
         self.clip_gradient = clip_gradient
         self.multi_precision = multi_precision
-        self.idx2name = dict(param_idx2name or {})
         self.param_dict: dict[Any, Any] = dict(param_dict or {})
         self.allow_np_array = False
-        self.set_lr_mult({})
-        self.set_wd_mult({})
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -198,16 +192,12 @@ class Optimizer:
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
-        """Set multipliers of the rate, by index or name."""
+        """Set multipliers of the rate, by index."""
         self.lr_mult = dict(args_lr_mult)
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
-        """Set multipliers of the decay, by index or name. Names that are neither weight nor gamma
-        have multiplier 0 by default."""
-        self.wd_mult = {
-            name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))
-        }
-        self.wd_mult.update(args_wd_mult)
+        """Set multipliers of the decay, by index."""
+        self.wd_mult = dict(args_wd_mult)
 
     def _set_current_context(self, device_id: int) -> None:
         """Count the following updates as updates on this device."""
@@ -244,14 +234,9 @@ class Optimizer:
         products = []
         for index in indices:
             param = self.param_dict.get(index)
-            if param is not None:
-                products.append(value * getattr(param, of_parameter))
-            elif table:
-                name = self.idx2name.get(index, index)
-                products.append(value * table.get(index, table.get(name, 1.0)))
-            else:
-                products.append(value)
-        return [product + 0.0 for product in products]  # -0.0 is 0.0, which is equal
+            factor = table.get(index, 1.0) if param is None else getattr(param, of_parameter)
+            products.append(value * factor + 0.0)  # -0.0 is 0.0, which is equal
+        return products
 
     # -- pickling ----------------------------------------------------------------------------------
 
@@ -325,6 +310,8 @@ class Fused(Declared):
         attrs = {name: own[name] for name in self.rule.attr_names if own.get(name) is not None}
         if "lr" in self.rule.attr_set:
             attrs["lr"] = float(self.rate(index, lr))
+        if "t" in self.rule.attr_set:
+            attrs["t"] = self._index_update_count[index]
         return self.rule, attrs
 
     def rate(self, index: Any, lr: float) -> float:
@@ -361,18 +348,15 @@ class Fused(Declared):
             self._push(index, weight, grad, state, self.multi_precision)
 
     def _push(self, index: Any, weight: Any, grad: Any, state: Any, mixed: bool) -> None:
+        """Push the updates of all these weights as one task."""
         if not isinstance(index, (list, tuple)):
             index, weight, grad, state = [index], [weight], [grad], [state]
         self._update_count(index)
         lrs, wds = self._get_lrs(index), self._get_wds(index)
-        self._update_rows(list(zip(index, weight, grad, state, lrs, wds, strict=True)), mixed)
-
-    def _update_rows(self, rows: list[tuple], mixed: bool) -> None:
-        """Update weights. rows: (index, weight, gradient, state, rate, decay)."""
         shared = self._shared(self.clip_name)
         steps: list[UpdateStep] = []
         data: list[NDArray] = []
-        for i, w, g, s, lr, wd in rows:
+        for i, w, g, s, lr, wd in zip(index, weight, grad, state, lrs, wds, strict=True):
             if not lr and self.divides_by_rate:
                 continue
             op, attrs = self.step(i, lr, wd)
@@ -457,11 +441,6 @@ class Means(Declared):
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    def _unbiased(self, index: Any) -> float:
-        """The factor that corrects Adam's next step for the bias of the means."""
-        t = self._index_update_count[index]
-        return math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t)
-
 
 @register
 class AdaGrad(Fused):
@@ -472,9 +451,6 @@ class AdaGrad(Fused):
     _aliases = Declared._aliases | {"float_stable_eps": "eps"}
 
     float_stable_eps: float = 1e-7
-
-    def step(self, index: Any, lr: float, wd: float) -> Update:
-        return self.rule, {"lr": lr, "epsilon": self.float_stable_eps}
 
 
 @register
@@ -524,7 +500,8 @@ class Adam(Means, Fused):
     lazy_update: bool = True
 
     def rate(self, index: Any, lr: float) -> float:
-        return lr * self._unbiased(index)
+        t = self._index_update_count[index]  # the means start at zero: correct the bias
+        return lr * (math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t))
 
 
 @register
@@ -553,10 +530,6 @@ class FTML(Fused):
     beta1: float = 0.6
     beta2: float = 0.999
     epsilon: float = 1e-8
-
-    def step(self, index: Any, lr: float, wd: float) -> Update:
-        rule, attrs = super().step(index, lr, wd)
-        return rule, {**attrs, "t": self._index_update_count[index]}
 
 
 @register

@@ -46,7 +46,7 @@ def symbols() -> list[bytes]:
 def states() -> list[bytes]:
     blobs = []
     for each in (
-        optimizer.SGD(momentum=0.9, param_idx2name={0: "a_weight"}),
+        optimizer.SGD(momentum=0.9),
         optimizer.Adam(lr_scheduler=lr_scheduler.FactorScheduler(2, 0.5)),
         optimizer.RMSProp(centered=True, multi_precision=True),
     ):

@@ -112,12 +112,6 @@ ROWS = [
     ),
     *rows("npx.reshape_like", "f(2, 3), f(3, 2)", numpy=False),
     *rows(
-        "npx.arange_like",
-        "f(2, 3); f(2, 3), axis=1; f(2, 3), start=1.0, step=2.0",
-        numpy=False,
-        grad=False,
-    ),
-    *rows(
         "npx.slice",
         "f(3, 4), begin=(0, 1), end=(2, 3); f(5), (1,), (4,), step=(2,); "
         "f(3, 4), begin=(None, 1), end=(None, None); f(3, 4), begin=(), end=(); "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d2lmini.ops.rnn import parameter_size
+from d2lmini.ops.rnn import network_on
 from d2lmini.ops.rnn import rnn_layer as RNN_LAYER
 from op_rows.case import Case, draw
 
@@ -75,7 +75,7 @@ def no_steps(x, parameters, *states, **_):
 
 def arrays(mode, T=4, N=3, C=5, H=6, L=1, D=1, dtype="float32"):
     """Inputs of RNN."""
-    size = parameter_size(mode, C, H, L, D == 2)
+    (size,) = network_on((T, N, C), mode, H, L, D == 2).parameters
     states = [draw((L * D, N, H), seed=s, dtype=dtype) for s in range(1 + (mode == "lstm"))]
     return (draw((T, N, C), dtype=dtype), draw((size,), -0.7, 0.7, dtype=dtype), *states)
 

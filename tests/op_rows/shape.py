@@ -185,20 +185,5 @@ def _facts():
         yield Case("shape_array", (x,), lambda x: np.array(x.shape, "int64"), **known(shape))
         yield Case("size_array", (x,), lambda x: np.array([x.size], "int64"), **known(shape))
 
-    def arange_like(x, start=0.0, step=1.0, axis=None):
-        shape = x.shape if axis is None else (x.shape[axis],)
-        n = int(np.prod(shape))
-        kind = x.dtype.type
-        counted = np.arange(n).astype(x.dtype)
-        return (kind(start) + kind(step) * counted).reshape(shape)
-
-    for attrs in ({}, {"start": 1, "step": 2}, {"axis": 1},
-                  {"axis": -1, "start": 0.5, "step": 0.25}):  # fmt: skip
-        yield Case("contrib.arange_like", (draw((3, 4)),), arange_like, attrs)
-    for dtype in ("int32", "float64"):
-        yield Case("contrib.arange_like", (draw((2, 3), dtype=dtype),), arange_like)
-        yield Case("contrib.arange_like", (draw((2, 3), dtype=dtype),), arange_like,
-                   {"start": -1.5, "step": 0.7})  # fmt: skip
-
 
 ROWS: list[Case] = [*_reshapes(), *_orders(), *_broadcasts(), *_diagonals(), *_facts()]

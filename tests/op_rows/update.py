@@ -73,8 +73,8 @@ def adam(w, h, mean, var, lr, beta1, beta2, epsilon):
 
 
 @outside
-def adagrad(w, g, wd, history, lr, epsilon):
-    return w - lr * (g / np.sqrt(history + g * g + epsilon) + wd * w)
+def adagrad(w, g, wd, history, lr, float_stable_eps):
+    return w - lr * (g / np.sqrt(history + g * g + float_stable_eps) + wd * w)
 
 
 @inside
@@ -137,7 +137,7 @@ RULES = [
     ("signsgd_update", signsgd, (), {"lr": 0.1}),
     ("signum_update", signum, (MOM,), {**MOMENTUM, "wd_lh": 0.02}),
     ("adam_update", adam, (MEAN, VAR), {"lr": 0.1, **BETAS}),
-    ("_adagrad_update", adagrad, (VAR,), {"lr": 0.1, "epsilon": 1e-3}),
+    ("_adagrad_update", adagrad, (VAR,), {"lr": 0.1, "float_stable_eps": 1e-3}),
     ("rmsprop_update", rmsprop, (VAR,), {"lr": 0.1, "gamma1": 0.9, "epsilon": 1e-3}),
     (
         "rmsprop_update", rmsprop, (VAR,),

@@ -44,7 +44,6 @@ NOT_RECORDED = {
     "cumsum": "_np_cumsum",
     "diag": "diag",
     "diagonal": "diag",
-    "dtype": "_contrib_arange_like",
     "elements by index": "_getitem",
     "flip": "Pad flip",
     "full": "SequenceLast _contrib_ctc_loss",

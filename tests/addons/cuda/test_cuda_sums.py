@@ -164,6 +164,6 @@ def test_a_trace_knows_what_a_sum_and_a_copy_of_it_move():
             store.pushpull([0, 1], ours)
     sums = [operation for operation in trace.operations if operation.name == "AllReduce"]
     assert [(chunk.flops, chunk.nbytes) for chunk in sums] == [(11 * N, 2 * 11 * 4 * N)]
-    kept = [operation for operation in trace.operations if operation.name == "Keep"]
+    kept = [operation for operation in trace.operations if operation.name == "_copyto"]
     assert sum(chunk.nbytes for chunk in kept) == 2 * 11 * 4 * N  # read and written
     assert not any(each.flops for each in kept)
