@@ -58,7 +58,7 @@ def test_cancel_ends_a_loop_at_its_next_wait(kind):
         job.start()
         until(lambda: rounds)
         job.cancel()
-        assert job.join(SOON_S)
+        job.join(SOON_S)
         assert (job.state, job.problem) == ("cancelled", "")
         assert (x + 1).asnumpy().tolist() == [2, 2, 2, 2]
         engine.current.check()
@@ -84,7 +84,8 @@ def test_cancel_ends_a_wait_that_lasts_and_keeps_what_was_pushed(gate):
     until(lambda: left)
     assert job.alive and job.stopping  # it waits for what it has pushed
     gate.set()
-    assert job.join(SOON_S) and job.state == "cancelled"
+    job.join(SOON_S)
+    assert job.state == "cancelled" and not job.is_alive()
     assert x.asnumpy().tolist() == [1, 1]
 
 
@@ -105,7 +106,8 @@ def test_cancelled_twice_drops_what_has_not_begun(gate):
     job.cancel()
     until(lambda: engine.stats().pending < 2 or not job.alive or job._heard == 2)
     gate.set()
-    assert job.join(SOON_S) and job.state == "cancelled" and made[1:] == []
+    job.join(SOON_S)
+    assert job.state == "cancelled" and made[1:] == []
     with pytest.raises(MXNetError, match="cancelled before it ran"):
         engine.wait_for_var(made[0])
 
@@ -215,6 +217,8 @@ def test_called_from_the_program(dial):
     dial.start()
     with pytest.raises(RuntimeError, match="a run is going on"):
         dial.run(1)
+    with pytest.raises(RuntimeError, match="a run is going on"):
+        MemoryDial(Program()).start()  # there is one limit
     assert not dial.wait(0.01)
     dial.cancel()
     assert dial.wait(SOON_S)
