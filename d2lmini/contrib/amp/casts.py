@@ -32,8 +32,6 @@ from d2lmini.ops.core import Modes, Op, registry
 from d2lmini.ops.create import amp_cast, amp_multicast, is_castable
 from d2lmini.symbol import Symbol
 
-Conditions = Sequence[tuple[str, str, Sequence[str]]]
-
 FLOAT32 = np.dtype("float32")
 
 
@@ -44,35 +42,14 @@ class Casts:
     kinds       op -> "low", "float32" or "widest"; "bound" of ops in no list, whose inputs are cast
                 to the widest dtype among those that must have one: PReLU's data and slopes
     conditions  op -> (attribute, values) for which the inputs are cast to float32
+    """
 
-    low, float32: names of ops that replace the default lists; conditions: likewise.
-    AssertionError for a name that is no op, and for an op in two lists."""
-
-    def __init__(
-        self,
-        target: Any = "float16",
-        low: Sequence[str] | None = None,
-        conditions: Conditions | None = None,
-        float32: Sequence[str] | None = None,
-    ):
+    def __init__(self, target: Any = "float16"):
         self.target = lists.check_target(target)
-        self.kinds = dict(lists.kinds())
-        given = {"low": _ops(low), "float32": _ops(float32)}
-        both = (given["low"] or set()) & (given["float32"] or set())
-        assert not both, (
-            "Ops cannot be in two or more lists. Common ops in target_dtype_ops and fp32_ops "
-            f"{sorted(op.name for op in both)}"
-        )
-        for kind, ops in given.items():
-            if ops is not None:
-                self.kinds = {op: k for op, k in self.kinds.items() if k != kind or not op.in_mxnet}
-        for kind, ops in given.items():
-            self.kinds.update(dict.fromkeys(ops or (), kind))
-        self.kinds = {**dict.fromkeys(lists.bound(), "bound"), **self.kinds}
-        if conditions is None:
-            conditions = lists.list_conditional_fp32_ops(self.target)
+        self.kinds = {**dict.fromkeys(lists.bound(), "bound"), **lists.kinds()}
         self.conditions = {
-            _op(name): (attribute, tuple(values)) for name, attribute, values in conditions
+            registry[name]: (attribute, values)
+            for name, attribute, values in lists.list_conditional_fp32_ops()
         }
 
     def kind_of(self, op: Op, attrs: dict[str, Any]) -> str | None:
@@ -128,19 +105,6 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
     return amp_cast(x, dtype=dtype)
 
 
-def _ops(names: Sequence[str] | None) -> set[Op] | None:
-    return None if names is None else {_op(name) for name in names}
-
-
-def _op(name: str) -> Op:
-    op = registry.get(name)
-    assert op is not None, (
-        f"{name!r} is no op; amp.list_lp16_ops, list_fp32_ops, list_widest_type_cast and "
-        "list_conditional_fp32_ops have the names"
-    )
-    return op
-
-
 class Scope(Standing):
     """What `init` returns: leaving the scope restores what was set before."""
 
@@ -160,16 +124,11 @@ def current() -> Casts | None:
     return casts
 
 
-def init(
-    target_dtype: Any = "float16",
-    target_precision_ops: Sequence[str] | None = None,
-    conditional_fp32_ops: Conditions | None = None,
-    fp32_ops: Sequence[str] | None = None,
-) -> Scope:
+def init(target_dtype: Any = "float16") -> Scope:
     """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
 
-    target_dtype: 'float16' or 'bfloat16'. target_precision_ops, conditional_fp32_ops, fp32_ops
-    replace the lists `list_lp16_ops`, `list_conditional_fp32_ops` and `list_fp32_ops`.
+    target_dtype: 'float16' or 'bfloat16', AssertionError for others. MXNet's lists of ops that
+    replace its own are left out.
 
     Two additions to MXNet: `with amp.init(): ...` restores at its end what was set before, and
     `amp.init(None)` turns mixed precision off. A second call replaces the first (MXNet ignores it).
@@ -177,11 +136,8 @@ def init(
 
     Arrays get the casts of all lists; MXNet 1.9.1 casts arrays only for the low and the widest
     lists, and Symbols for all, so that there a hybridized net differs from an eager one.
-
-    AssertionError for another dtype, for a name that is no op, and for an op in two lists.
     """
-    lists = target_precision_ops, conditional_fp32_ops, fp32_ops
-    casts = None if target_dtype is None else Casts(target_dtype, *lists)
+    casts = None if target_dtype is None else Casts(target_dtype)
     scope = Scope()
     scope.install(partial(_set, casts))
     return scope
