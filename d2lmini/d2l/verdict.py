@@ -30,6 +30,7 @@ from typing import Literal, NamedTuple
 from d2lmini.d2l import explain
 from d2lmini.d2l.explain import Observed
 from d2lmini.d2l.load import LOADED
+from d2lmini.profiler.summary import align
 
 Relation = Literal["faster", "slower", "no measurable difference", "too few rounds"]
 
@@ -217,11 +218,7 @@ class Verdict:
             cells = [explain.duration(s) for s in parts] or ["-"] * 3
             cpu = explain.duration(statistics.median(self.cpu[name])) if self.cpu else "-"
             rows.append([name, *cells, explain.duration(total_s), cpu])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        )
+        return "\n".join(align(rows, "<"))
 
     @property
     def sentence(self) -> str:

@@ -84,7 +84,7 @@ class DialRun:
 class MemoryDial(Widget):
     """The slider of `memory_dial`.
 
-    runs      the `DialRun`s since the last `clear`
+    runs      the `DialRun`s that succeeded, in order
     limit_mb  where the slider stands
     places    all its positions, in MB
     """
@@ -152,15 +152,6 @@ class MemoryDial(Widget):
             self._job.join(timeout_s)
         return not self.running
 
-    def clear(self) -> None:
-        """Forget the runs, as the Clear button does."""
-        with self._drawing:
-            self.runs.clear()
-            self._last = DialRun(0, 0)
-            self._drawn = None
-        if self._front is not None:
-            self.still()
-
     def close(self) -> None:
         """Cancel the run in progress, wait for its end, and close the view."""
         if self.running:
@@ -181,7 +172,7 @@ class MemoryDial(Widget):
     def _run_at(self, limit: float | None) -> DialRun:
         megabytes = self.limit_mb if limit is None else limit
         self.turn(megabytes)
-        run = DialRun(self.runs[-1].number + 1 if self.runs else 1, int(1e6 * megabytes))
+        run = DialRun(len(self.runs) + 1, int(1e6 * megabytes))
         before = engine.current.budget.limit
         for pool in _pools():
             storage.reset_peak(pool.ctx)
@@ -299,9 +290,6 @@ class MemoryDial(Widget):
         elif kind == "cancel":
             self.cancel()
             self.say({"state": self.state()})
-        elif kind == "clear" and not _turn.locked():
-            self._job = None
-            self.clear()
 
     def state(self) -> dict[str, Any]:
         """The state of the run: for the view's buttons and line of text."""

@@ -170,8 +170,6 @@ def test_run_and_run_again(dial):
     assert numbers == list(range(1, len(numbers) + 1))
     image = dial.whole()[1][0]
     assert image[:8] == b"\x89PNG\r\n\x1a\n" and len(dial.drawn_on) == 2
-    press(dial, "clear")
-    assert dial.runs == [] and dial.picture() is None
 
 
 def test_what_a_view_sends_is_taken_to_the_nearest_position(dial):
@@ -187,7 +185,6 @@ def test_one_run_at_a_time_and_cancel_ends_it(dial):
     until(lambda: any(h.get("state", {}).get("running") for h, _ in dial._front.sent))
     assert dial.state()["text"].startswith("running, ")
     press(dial, "run", 1.0)  # one at a time: nothing happens
-    press(dial, "clear")
     press(dial, "cancel")
     assert dial.wait(SOON_S)
     assert dial.state()["text"].startswith("cancelled in ") and dial.runs == []
