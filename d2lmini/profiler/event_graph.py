@@ -62,12 +62,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
-from d2lmini.profiler.records import Notice, Operation, Wait
+from d2lmini.profiler.records import ENDED, Notice, Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -81,7 +80,6 @@ START: Node = "start", 0
 _OF_OPERATIONS = ("push", "begin", "end")
 
 PAUSE = "backpressure"
-_ended_ns = attrgetter("ended_ns")
 
 
 class ThreadEvent(NamedTuple):
@@ -193,7 +191,7 @@ class EventGraph:
                 edge = Edge(("begin", operation.by), gap_ns, "child")
                 self._after["push", operation.number].append(edge)
         ended = (operation for operation in trace.operations if operation.ended_ns)
-        self._ended = sorted(ended, key=_ended_ns)
+        self._ended = sorted(ended, key=ENDED)
         self.awaited: list[tuple[tuple[int, ...] | None, int]] = []
         for wait in waits:
             numbers, done_ns = self._find_awaited(wait)
@@ -268,7 +266,7 @@ class EventGraph:
         none is known."""
         operations = self.trace.operations
         if wait.target is None:
-            k = bisect_right(self._ended, wait.end_ns, key=_ended_ns)
+            k = bisect_right(self._ended, wait.end_ns, key=ENDED)
             if not k:
                 return None, 0
             last = self._ended[k - 1]
@@ -283,7 +281,7 @@ class EventGraph:
 
     def last_within(self, wait: Wait) -> Operation | None:
         """The operation, issued before a wait, that ended last within it."""
-        for k in reversed(range(bisect_right(self._ended, wait.end_ns, key=_ended_ns))):
+        for k in reversed(range(bisect_right(self._ended, wait.end_ns, key=ENDED))):
             if self._ended[k].ended_ns <= wait.begin_ns:
                 break
             if self._ended[k].number <= wait.pushed:
