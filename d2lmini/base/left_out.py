@@ -49,7 +49,8 @@ LEFT_OUT = {
         replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
         PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
         *extracttrian Orthogonal CIFAR100
-        list_loss_output_functions list_lp16_fp32_ops list_lp16_use_fp32_params""",
+        list_loss_output_functions list_lp16_* list_fp32_ops list_widest_type_cast
+        list_conditional_fp32_ops""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_forward_hook shows the outputs of a layer":

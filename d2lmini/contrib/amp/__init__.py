@@ -26,10 +26,6 @@ from typing import NoReturn
 
 from d2lmini.base import missing_attribute
 from d2lmini.contrib.amp.casts import init as init
-from d2lmini.contrib.amp.lists import list_conditional_fp32_ops as list_conditional_fp32_ops
-from d2lmini.contrib.amp.lists import list_fp32_ops as list_fp32_ops
-from d2lmini.contrib.amp.lists import list_lp16_ops as list_lp16_ops
-from d2lmini.contrib.amp.lists import list_widest_type_cast as list_widest_type_cast
 from d2lmini.contrib.amp.loss_scaler import init_trainer as init_trainer
 from d2lmini.contrib.amp.loss_scaler import scale_loss as scale_loss
 from d2lmini.contrib.amp.loss_scaler import unscale as unscale

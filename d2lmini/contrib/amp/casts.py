@@ -48,8 +48,7 @@ class Casts:
         self.target = lists.check_target(target)
         self.kinds = {**dict.fromkeys(lists.bound(), "bound"), **lists.kinds()}
         self.conditions = {
-            registry[name]: (attribute, values)
-            for name, attribute, values in lists.list_conditional_fp32_ops()
+            registry[name]: (attribute, values) for name, attribute, values in lists.CONDITIONAL
         }
 
     def kind_of(self, op: Op, attrs: dict[str, Any]) -> str | None:
@@ -128,7 +127,7 @@ def init(target_dtype: Any = "float16") -> Scope:
     """Turn mixed precision on, for calls of ops on arrays and on Symbols in all threads.
 
     target_dtype: 'float16' or 'bfloat16', AssertionError for others. MXNet's lists of ops that
-    replace its own are left out.
+    replace its own (`contrib.amp.lists`) are left out.
 
     Two additions to MXNet: `with amp.init(): ...` restores at its end what was set before, and
     `amp.init(None)` turns mixed precision off. A second call replaces the first (MXNet ignores it).

@@ -6,10 +6,9 @@
     conditional float32, if an attribute has one of some values
     any         no cast: the op computes in the dtype that it gets
 
->>> list_conditional_fp32_ops()
-[('Activation', 'act_type', ['softrelu']), ('LeakyReLU', 'act_type', ['elu', 'selu'])]
->>> "softmax" in list_fp32_ops(), "add_n" in list_widest_type_cast()
-(True, True)
+>>> from d2lmini import nd
+>>> [kinds().get(op) for op in (nd.FullyConnected, nd.softmax, nd.add_n, nd.relu)]
+['low', 'float32', 'widest', None]
 
 The first two lists and the conditional one are lists here too. The others follow from what ops
 declare: the ops on two arrays of a family (`elementwise.py`) need one dtype, and so are in the list
@@ -43,7 +42,7 @@ _FLOAT32 = """
 # Besides the ops on two arrays.
 _WIDEST = "add_n concat stack dot batch_dot where"
 
-_CONDITIONAL = (
+CONDITIONAL = (
     ("Activation", "act_type", ("softrelu",)),
     ("LeakyReLU", "act_type", ("elu", "selu")),
 )
@@ -90,34 +89,3 @@ def bound() -> list[Op]:
 
 def _all_ops() -> Iterable[Op]:
     return {op.name: op for op in registry.values()}.values()
-
-
-def _names(kind: str) -> list[str]:
-    found = [op.mxnet_name for op, its_kind in kinds().items() if its_kind == kind and op.in_mxnet]
-    return [name for name in found if name is not None]
-
-
-def list_lp16_ops(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to `target_dtype`. AssertionError for a bad dtype,
-    here and in the other lists."""
-    check_target(target_dtype)
-    return _names("low")
-
-
-def list_fp32_ops(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to float32."""
-    check_target(target_dtype)
-    return _names("float32")
-
-
-def list_conditional_fp32_ops(target_dtype: Any = "float16") -> list[tuple[str, str, list[str]]]:
-    """(op, attribute, values): ops whose inputs are cast to float32 if the attribute has one of the
-    values."""
-    check_target(target_dtype)
-    return [(op, attribute, list(values)) for op, attribute, values in _CONDITIONAL]
-
-
-def list_widest_type_cast(target_dtype: Any = "float16") -> list[str]:
-    """Names of the ops whose inputs are cast to the widest of their dtypes."""
-    check_target(target_dtype)
-    return _names("widest")
