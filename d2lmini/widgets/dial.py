@@ -110,7 +110,7 @@ class MemoryDial(Widget):
         """Move the slider to a limit in MB, for a run in progress too. ValueError below 0."""
         if not megabytes > 0:
             raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")
-        self.places, self.limit_mb = _places(megabytes)
+        self.places, self.limit_mb = _places(megabytes), megabytes
         if self._now is not None:
             self._now.turned = True
             self._take_peaks(self._now)  # a new limit begins a new count
@@ -328,16 +328,12 @@ def memory_dial(f: Callable[[], object], limits_mb: Sequence[float] | None = Non
     return dial
 
 
-def _places(megabytes: float) -> tuple[list[float], float]:
-    """The slider's positions, at equal ratios up to half of the available memory, and the one of
-    this limit, which is among them."""
-    most = max(default_limit() / 1e6, megabytes)
+def _places(megabytes: float) -> list[float]:
+    """The slider's positions, at equal ratios up to half of the available memory, and this limit
+    among them."""
+    most = default_limit() / 1e6
     steps = {float(f"{step * 10**power:.2g}") for power in range(7) for step in LADDER}
-    places = sorted({place for place in steps if place < most} | {float(f"{most:.3g}")})
-    nearest = min(places, key=lambda place: abs(place / megabytes - 1))
-    if abs(nearest / megabytes - 1) > 0.02:
-        places = sorted([*places, nearest := megabytes])
-    return places, nearest
+    return sorted({place for place in steps if place < most} | {float(f"{most:.3g}"), megabytes})
 
 
 def _add_peaks(run: DialRun) -> None:
