@@ -27,9 +27,7 @@ from d2lmini.base.scopes import contextmanager
 from d2lmini.contrib.amp.casts import current
 from d2lmini.gluon.parameter import Parameter
 from d2lmini.gluon.trainer import Trainer
-from d2lmini.ndarray import NDArray
 from d2lmini.ops.core import registry
-from d2lmini.optimizer import Optimizer
 
 
 class LossScaler:
@@ -54,7 +52,9 @@ class LossScaler:
 
     def has_overflow(self, params: Iterable[Parameter]) -> bool:
         """True if a gradient holds inf or nan; adjusts the scale. Waits for the gradients."""
-        found = [_are_finite(grads) for grads in _gradients_by_device(params)]
+        grads = [param.list_grad() for param in params if param.grad_req != "null"]
+        # For each device 1 if all elements are finite, else 0: one task of the engine.
+        found = [registry["_are_finite"](*of_device) for of_device in zip(*grads)]
         overflow = not all(bool(finite.asscalar()) for finite in found)
         self._loss_scale = self._next_loss_scale
         if overflow:
@@ -68,24 +68,10 @@ class LossScaler:
         return overflow
 
 
-def _gradients_by_device(params: Iterable[Parameter]) -> list[list[NDArray]]:
-    grads = [param.list_grad() for param in params if param.grad_req != "null"]
-    return [list(of_device) for of_device in zip(*grads)]
-
-
-def _are_finite(grads: list[NDArray]) -> NDArray:
-    """1 if all elements of the gradients are finite, else 0; one task of the engine."""
-    return registry["_are_finite"](*grads)
-
-
 def _check_trainer(optimizer_or_trainer: Any) -> Trainer:
-    if isinstance(optimizer_or_trainer, Optimizer):
-        raise TypeError("AMP is currently only compatible with Gluon Trainer")
     if not isinstance(optimizer_or_trainer, Trainer):
-        raise TypeError(
-            "optimizer_or_trainer should be a Gluon Trainer or an optimizer, instead is "
-            f"{type(optimizer_or_trainer)}"
-        )
+        kind = type(optimizer_or_trainer).__name__
+        raise TypeError(f"AMP is currently only compatible with Gluon Trainer, got {kind}")
     return optimizer_or_trainer
 
 
