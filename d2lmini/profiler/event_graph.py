@@ -328,12 +328,6 @@ class EventGraph:
             return "inline"
         return "worker" if x.place == y.place and trace.workers.get(x.place, 1) < 2 else ""
 
-    def wait_between(self, x: Operation, y: Operation) -> Wait | Notice | None:
-        """By what the program knew, before `y` was issued, that `x` was over: a wait, or what
-        another thread or an operation told; None: it did not know."""
-        path = self.path(x.number, y.number, ISSUE)
-        return next((what for node in path if (what := self.passes(node))), None)
-
     def passes(self, node: Node) -> Wait | Notice | None:
         """The wait that is over at a node, or what the thread learned there."""
         kind, i = node
