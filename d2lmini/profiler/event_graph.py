@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -534,8 +534,8 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
     if trace.engine_kind not in ("", "naive"):
         workers["cpu"] += len({operation.thread for operation in operations if operation.inline})
     work: dict[str, float] = defaultdict(float)
-    chain = [0.0] * (len(operations) + 1)  # by number: the longest chain that ends there
-    for operation, (needs, room) in zip(operations, trace.order):
+    alone = []  # how long each takes at least
+    for operation in operations:
         place = operation.place
         whole = least = float(operation.run_ns)
         if operation.number in trace.shared and operation.run_ns:  # idle workers took pieces
@@ -543,12 +543,21 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
             whole += split.work_ns - split.ns
             least += split.work_ns / workers[place] - split.ns
         work[place] += whole / workers[place]
-        chain[operation.number] = least + max((chain[k] for k in needs + room), default=0.0)
+        alone.append(least)
+    chain_ns = longest_chain(trace, alone)
     greedy = None
     if len(work) == 1 and not trace.lacks:
         ((place, share),) = work.items()
-        greedy = share + (1 - 1 / workers[place]) * max(chain)
-    return ScheduleBounds(trace.end_ns - trace.begin_ns, dict(work), max(chain), greedy)
+        greedy = share + (1 - 1 / workers[place]) * chain_ns
+    return ScheduleBounds(trace.end_ns - trace.begin_ns, dict(work), chain_ns, greedy)
+
+
+def longest_chain(trace: Trace, run_ns: Iterable[float]) -> float:
+    """The longest chain of operations that come after each other, with these durations."""
+    chain = [0.0]  # by number: the longest that ends there
+    for ns, (needs, room) in zip(run_ns, trace.order):
+        chain.append(ns + max((chain[k] for k in needs + room), default=0.0))
+    return max(chain)
 
 
 def recorded_threads(trace: Trace) -> dict[str, int]:
