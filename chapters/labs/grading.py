@@ -30,7 +30,7 @@ from typing import Any
 
 from d2lmini.base import callsite
 from d2lmini.context import Context
-from d2lmini.profiler.event_graph import EventGraph
+from d2lmini.profiler.event_graph import ISSUE, EventGraph
 from d2lmini.profiler.memory import DeviceMemory
 from d2lmini.profiler.records import Operation, Wait
 from d2lmini.profiler.tracing import Trace
@@ -88,7 +88,9 @@ def overlaps(trace: Trace, a: str, b: str, but: int = 1) -> CheckPassed:
         return CheckPassed(f"{a} may run beside {b}")
     most = Counter(why for why, _, _ in alone).most_common(1)[0][0]
     _, x, y = next(found for found in reversed(alone) if found[0] == most)
-    wait = graph.wait_between(x, y)
+    # By what the program knew, before `y` was issued, that `x` was over.
+    path = graph.path(x.number, y.number, ISSUE)
+    wait = next((what for node in path if (what := graph.passes(node))), None)
     line = "" if wait is None else f"{wait.where} ({wait.kind})"
     text = f"{a}: {len(alone)} of {len(first)} cannot run beside {b}. "
     raise CheckFailed(most, text + _HINTS[most].format(x=x, y=y, wait=line))

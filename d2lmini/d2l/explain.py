@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from d2lmini.base import callsite
+from d2lmini.profiler.event_graph import longest_chain
 from d2lmini.profiler.records import this_thread
 
 if TYPE_CHECKING:
@@ -109,20 +110,11 @@ def summarize(
         drain_s=max(trace.end_ns / 1e9 - returned_s, 0.0) / calls,
         work_s=(all_ns - inline_ns) / 1e9 / calls,
         inline_s=inline_ns / 1e9 / calls,
-        chain_s=_longest_chain_ns(trace, operations) / 1e9 / calls,
+        chain_s=longest_chain(trace, (o.run_ns for o in operations)) / 1e9 / calls,
         workers=sum(trace.workers.get(place, 1) for place in places),
         longest=_longest(operations, marks),
         waits=lines,
     )
-
-
-def _longest_chain_ns(trace: Trace, operations: Sequence[Operation]) -> int:
-    """The longest serial chain, on whatever threads it runs."""
-    lengths = [0]
-    for operation in operations:
-        before = (*trace.needs(operation.number), *trace.makes_room(operation.number))
-        lengths.append(operation.run_ns + max((lengths[n] for n in before), default=0))
-    return max(lengths)
 
 
 def _longest(operations: Sequence[Operation], marks: Sequence[int]) -> tuple[str, float]:

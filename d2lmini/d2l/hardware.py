@@ -16,24 +16,40 @@ import threading
 import time
 import timeit
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from itertools import cycle
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini import engine, nd
 from d2lmini.d2l import load
 from d2lmini.d2l.explain import duration
+from d2lmini.device import blas
 from d2lmini.engine.threaded import count_cores
 from d2lmini.ops.spec import Cost
-from d2lmini.profiler.roofline import Peak, peak
 
 #: Bytes of memory in which `read_s` reads at random: from a first cache to far beyond the last.
 ROOMS = (16 << 10, 256 << 10, 4 << 20, 128 << 20)
 _READS = 100_000
 _ROUNDS = 5
 _ISSUED = 300
+
+_SIZE = 384  # of the matrices: 0.11 GFLOP a product, 2 MB that stay in the caches
+_COPIED, _PLACES = 1 << 20, 8  # float32 numbers in a copy; places of all threads for copies
+_BUDGET_S = 0.1  # for each of the two rates of a peak; a started round is completed
+
+
+class Peak(NamedTuple):
+    """The roofs of the roofline: peak rates of `threads` threads together, GFLOP/s in products and
+    GB/s in copies."""
+
+    threads: int
+    gflops_per_s: float
+    gb_per_s: float
 
 
 @dataclass(frozen=True)
@@ -124,7 +140,7 @@ def machine() -> Machine:
     import psutil
 
     begin, cores = load.snapshot(), count_cores()
-    one, together = _agreeing(peak(1), peak(cores))
+    one, together = _agreeing(_measure_peak(1), _measure_peak(cores))
     four, place = np.ones(4, np.float32), np.empty(4, np.float32)
     x: Any = nd.ones((4,))
     x.wait_to_read()
@@ -148,6 +164,40 @@ def _agreeing(one: Peak, together: Peak) -> tuple[Peak, Peak]:
     rates = [(max(a, b / together.threads), max(a, b)) for a, b in zip(one[1:], together[1:])]
     alone, all_of_them = zip(*rates)
     return Peak(one.threads, *alone), Peak(together.threads, *all_of_them)
+
+
+def _measure_peak(threads: int) -> Peak:
+    """Peak rates of `threads` threads, each with one BLAS thread: float32 products of 384 x 384
+    matrices and copies of 4 MB (reads and writes count). The shortest round of each thread counts.
+    Each copy takes other memory than the copies before it, 64 MB in all: so where the last cache
+    holds more than 32 MB, the rate may be the cache's."""
+    engine.current.wait_idle("machine")
+    a = np.ones((_SIZE, _SIZE), np.float32)
+    products = [np.empty_like(a) for _ in range(threads)]
+    sources = np.ones((threads, max(1, _PLACES // threads), _COPIED), np.float32)
+    targets = np.ones_like(sources)
+    turns = [cycle(zip(targets[i], sources[i])) for i in range(threads)]
+    with blas.alone():
+        products_per_s = _rate(threads, lambda i: np.matmul(a, a, out=products[i]))
+        copies_per_s = _rate(threads, lambda i: np.copyto(*next(turns[i])))
+    return Peak(threads, products_per_s * 2 * _SIZE**3 / 1e9, copies_per_s * 2 * 4 * _COPIED / 1e9)
+
+
+def _rate(threads: int, body: Callable[[int], object]) -> float:
+    """The best rate, per second, of running body(0) ... body(threads - 1) at the same time."""
+    start = threading.Barrier(threads)
+
+    def run(i: int) -> float:
+        body(i)  # touches its memory
+        start.wait()
+        end_s, best_s = time.perf_counter() + _BUDGET_S, inf
+        while (before_s := time.perf_counter()) < end_s:
+            body(i)
+            best_s = min(best_s, time.perf_counter() - before_s)
+        return 1 / best_s
+
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(run, range(threads)))
 
 
 def _best_s(function: Callable[[], object], n: int) -> float:

@@ -40,7 +40,8 @@ class Traffic(instrument.Instrument):
     def end(self, task: Any, failure: Any) -> None:
         if isinstance(task, Transfer) and failure is None:
             way = _place(task.source), _place(task.target)
-            self.between[way] += _nbytes(task.source)
+            source = task.source
+            self.between[way] += (source[2] if isinstance(source, tuple) else source).nbytes
             self.copies[way] += 1
 
     @property
@@ -64,10 +65,6 @@ def _place(end: Any) -> str:
     if not isinstance(end, tuple) or end[0].pool.ctx.is_cpu:
         return "cpu"
     return str(end[0].pool.ctx)
-
-
-def _nbytes(end: Any) -> int:
-    return end[2].nbytes if isinstance(end, tuple) else end.nbytes
 
 
 @contextmanager

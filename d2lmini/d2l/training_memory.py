@@ -104,10 +104,8 @@ class StepMemory:
 
     def compare(self, measured: StepMemory) -> str:
         """A table of this prediction and a measurement, line by line."""
-        ours, others = self._lines(), measured._lines()
         lines = [f"{'bytes at the peak':<20}{'predicted':>14}{'measured':>14}{'difference':>12}"]
-        for name, nbytes in ours.items():
-            other = others[name]
+        for (name, nbytes), other in zip(self._lines().items(), measured._lines().values()):
             off = f"{100 * (nbytes - other) / other:+.1f} %" if other else ""
             lines.append(f"{name:<20}{nbytes:>14,}{other:>14,}{off:>12}".rstrip())
         return "\n".join(lines)
@@ -240,16 +238,9 @@ def _held(net: Any, ctx: Context) -> dict[str, int]:
 
 def _arena_bytes(net: Any, ctx: Context) -> int:
     """The memory that compiled programs of the net keep between calls."""
-    total = 0
-
-    def add(block: Any) -> None:
-        nonlocal total
-        forward = vars(block).get("forward")
-        if forward is not None and hasattr(forward, "kept"):
-            total += forward.kept.arenas(ctx).nbytes
-
-    net.apply(add)
-    return total
+    found: list[Any] = []
+    net.apply(lambda block: found.append(vars(block).get("forward")))
+    return sum(forward.kept.arenas(ctx).nbytes for forward in found if hasattr(forward, "kept"))
 
 
 def _nbytes(nested: Any) -> int:

@@ -12,7 +12,7 @@ core busy or more, rounds in a row are disturbed alike, and an interval may miss
 the sentence then names the load.
 
 >>> from d2lmini.d2l import Verdict
->>> print(Verdict.from_times({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
+>>> print(Verdict({"tortoise": [6, 6.1, 6, 5.9, 6.2], "hare": [3, 3.1, 3, 3, 3]}))
 verdict: hare is 2.0 times faster than tortoise (2.0-2.1, 5 rounds)
 
 A verdict of `compare` knows more than the totals: `print(verdict.table)` shows where the time of a
@@ -24,16 +24,15 @@ Nothing here reads a clock (see `compare.py`), so all of it can be tested on inv
 import math
 import statistics
 import textwrap
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from d2lmini.d2l import explain
 from d2lmini.d2l.explain import Observed
 from d2lmini.d2l.load import LOADED
+from d2lmini.profiler.summary import align
 
 Relation = Literal["faster", "slower", "no measurable difference", "too few rounds"]
-Times = Mapping[str, Iterable[float]]
 
 # Below five rounds no pair of ratios encloses the median with 15/16 certainty.
 MIN_ROUNDS = 5
@@ -64,7 +63,8 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Verdict:
-    """Timings of two or more candidates and what they say. Made by `compare` or `from_times`.
+    """Timings of two or more candidates and what they say. Made by `compare`; of times
+    measured elsewhere by `Verdict({"name": [seconds of each round], ...})`.
 
     `times[name]` holds the seconds of one call, one entry per round. `ratio` is the time of the
     last candidate over that of the first, below 1 when the last is faster. `faster`, `slower` and
@@ -108,13 +108,6 @@ class Verdict:
         for name, times in self.times.items():
             if not all(0 <= t < math.inf for t in times):
                 raise ValueError(f"Verdict: times are finite seconds >= 0, got {name}: {times}")
-
-    @classmethod
-    def from_times(
-        cls, times: Times, margin: float = 0.05, blas_threads: int | None = None
-    ) -> "Verdict":
-        """A verdict on times measured elsewhere: `{"name": [seconds of each round], ...}`."""
-        return cls({name: list(ts) for name, ts in times.items()}, margin, blas_threads)
 
     @property
     def names(self) -> list[str]:
@@ -225,11 +218,7 @@ class Verdict:
             cells = [explain.duration(s) for s in parts] or ["-"] * 3
             cpu = explain.duration(statistics.median(self.cpu[name])) if self.cpu else "-"
             rows.append([name, *cells, explain.duration(total_s), cpu])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        )
+        return "\n".join(align(rows, "<"))
 
     @property
     def sentence(self) -> str:

@@ -4,5 +4,5 @@ layers     positions of the boxes of a graph
 svg        boxes and arrows as SVG
 png        the same SVG as PNG, for a notebook that is not trusted yet
 timeline   activities over time, in d2l's colours, by matplotlib
-picture    pictures that a notebook shows and that can be saved: `Picture`, `Drawing`
+picture    pictures that a notebook shows: `Picture`, `Drawing`
 """

@@ -8,14 +8,12 @@
 from __future__ import annotations
 
 import io
-import os
 from base64 import b64encode
 from importlib.util import find_spec
 from math import sqrt
 from typing import Any
 from xml.etree import ElementTree
 
-from d2lmini.device import files
 from d2lmini.draw.svg import INK, png
 
 #: A drawing larger than this (in its own pixels) gets fewer than two dots per pixel, so that the
@@ -32,9 +30,9 @@ TEXTS: Any = {"Software": None}
 class Picture:
     """A matplotlib Figure that a notebook shows, made without pyplot and its global state.
 
-    `figure` is the Figure; it loses its white ground, and its black letters and axes become grey,
-    so that the picture is readable on a light and on a dark page. The text next to the image is the
-    same in every run.
+    `figure` is the Figure (`figure.savefig` writes it to a file); it loses its white ground, and
+    its black letters and axes become grey, so that the picture is readable on a light and on a dark
+    page. The text next to the image is the same in every run.
     """
 
     def __init__(self, figure: Any, text: str):
@@ -42,11 +40,6 @@ class Picture:
         self.text = text
         if figure is not None:
             _suit_light_and_dark(figure)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file; the suffix (.png, .svg, .pdf) selects the format."""
-        with files.replace_atomically(path, ending=True) as [place]:
-            self.figure.savefig(place)
 
     def _repr_png_(self) -> Any:
         # Two dots per point of the page: sharp on dense screens, the same size everywhere.
@@ -66,22 +59,13 @@ class Picture:
 
 
 class Drawing(Picture):
-    """A picture written as SVG; a notebook stores it as PNG, with fewer dots per pixel for a large
-    drawing. Without matplotlib only the SVG is stored."""
+    """A picture written as SVG, the text `svg`; a notebook stores it as PNG, with fewer dots per
+    pixel for a large drawing. Without matplotlib only the SVG is stored."""
 
     def __init__(self, svg: str, text: str):
         super().__init__(None, text)
         self.svg = svg
         self._png: tuple[bytes, dict[str, int]] | None = None
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the drawing to a file: SVG if the name ends in .svg, else PNG."""
-        if os.fspath(path).endswith(".svg"):
-            files.write(path, self.svg)
-        elif (image := self._repr_png_()) is not None:
-            files.write(path, image[0])
-        else:
-            raise ImportError(f"save: a PNG needs matplotlib, which is not installed: {path}")
 
     def _repr_png_(self) -> Any:
         if self._png is None and find_spec("matplotlib") is not None:

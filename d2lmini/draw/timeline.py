@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,24 +39,18 @@ Lanes = list[tuple[str, dict[str, np.ndarray]]]
 COLUMNS = 600
 
 
-class Bars(NamedTuple):
-    """The spans of one kind in a row, ready to draw: the indices of those drawn individually
-    (`wide`), and the begin and filled share of each column with others."""
-
-    wide: np.ndarray
-    begin: np.ndarray
-    share: np.ndarray
-
-
-def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> Bars:
-    """Combine spans shorter than `least` by columns of this `width`.
+def columns(
+    begin: np.ndarray, end: np.ndarray, width: float, least: float
+) -> tuple[np.ndarray, ...]:
+    """Combine spans shorter than `least` by columns of this `width`. Returns the indices of the
+    other spans, which are drawn individually, and the begin and filled share of each column.
 
     >>> columns(np.array([0.0, 1.0, 1.25, 2.0]), np.array([0.5, 1.125, 1.5, 5.0]), 1.0, 1.0)
-    Bars(wide=array([3]), begin=array([0., 1.]), share=array([0.5  , 0.375]))
+    (array([3]), array([0., 1.]), array([0.5  , 0.375]))
     """
     short = end - begin < least
     if not short.any():
-        return Bars(np.flatnonzero(~short), np.empty(0), np.empty(0))
+        return np.flatnonzero(~short), np.empty(0), np.empty(0)
     # The number of active spans after each begin and end gives the time spent until then.
     times = np.concatenate([begin[short], end[short]])
     order = np.argsort(times, kind="stable")
@@ -66,7 +60,7 @@ def columns(begin: np.ndarray, end: np.ndarray, width: float, least: float) -> B
     edges = width * np.arange(times[0] // width, times[-1] // width + 2)
     share = np.diff(np.interp(edges, times, spent)) / width
     filled = share > 1e-9
-    return Bars(np.flatnonzero(~short), edges[:-1][filled], np.minimum(share[filled], 1.0))
+    return np.flatnonzero(~short), edges[:-1][filled], np.minimum(share[filled], 1.0)
 
 
 #: Units of a time axis: name, number per second.
@@ -146,15 +140,15 @@ def _draw(axes: Any, row: int, kind: str, spans: np.ndarray, width: float) -> No
     """Draw the bars of one kind in a row. `width`: the width of a column, in units of the axis."""
     face, edge, hatch = STYLES[kind]
     begin, end = spans.T
-    bars = columns(begin, end, width, width)
-    wide = [(begin[i], end[i] - begin[i]) for i in bars.wide]
+    single, starts, share = columns(begin, end, width, width)
+    wide = [(begin[i], end[i] - begin[i]) for i in single]
     if wide:
         axes.broken_barh(
             wide, (row - 0.3, 0.6), facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.6
         )
     # Columns have the colour of the edges, because only the edges of narrow bars are visible.
-    levels = np.ceil(8 * bars.share).astype(int)
+    levels = np.ceil(8 * share).astype(int)
     for level in np.unique(levels):
         height = 0.6 * level / 8
-        some = [(x, width) for x in bars.begin[levels == level]]
+        some = [(x, width) for x in starts[levels == level]]
         axes.broken_barh(some, (row + 0.3 - height, height), facecolor=edge, linewidth=0)

@@ -6,7 +6,7 @@ tracing    `profile()`: listens to the engine and keeps the records, with the ti
            on a GPU; `load` reads a trace again
 evidence   CPU time of operations
 draw       pictures: the timeline, and the dependencies, which `engine.order` derives
-summary    tables of operations; `roofline` measures the machine's peaks
+summary    tables of operations
 trace_file a trace as a file, for Perfetto too; `foreign` reads those of PyTorch and JAX
 event_graph    what had to come after what, and why: the critical path, what keeps two operations
            apart, what no order of the operations beats

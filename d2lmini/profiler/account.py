@@ -60,7 +60,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from operator import attrgetter
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +67,7 @@ from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.threaded import count_cores
 from d2lmini.profiler.evidence import Intervals, OffCpu
-from d2lmini.profiler.records import Operation, Wait, begin_of
+from d2lmini.profiler.records import BEGAN, BEGINS, ENDED, ENDS, Operation, Wait, begin_of
 from d2lmini.profiler.replay import Conditions, OwnTime, Prediction, Recording
 
 if TYPE_CHECKING:
@@ -100,8 +99,6 @@ _HAND_OVER_NS = 1_000_000
 #: A place counts as busy in spite of pauses of at most this, or of a quarter of the time.
 _BREATH_NS = 100_000
 _NEVER = 1 << 62
-_began_ns = attrgetter("began_ns")
-_begin_ns, _end_ns = attrgetter("begin_ns"), attrgetter("end_ns")
 
 
 @dataclass(frozen=True)
@@ -285,7 +282,7 @@ def lost_times(trace: Trace) -> dict[str, list[Segment]]:
     found: dict[str, list[Segment]] = defaultdict(lambda: found[""])  # "": any other thread
     for thread in ("", *spans):
         found[thread], now = [], 0
-        for segment in sorted(pauses + spans[thread], key=_begin_ns):
+        for segment in sorted(pauses + spans[thread], key=BEGINS):
             if segment.end_ns > now:
                 found[thread].append(segment._replace(begin_ns=max(now, segment.begin_ns)))
                 now = segment.end_ns
@@ -305,8 +302,8 @@ def _gap(lost: list[Segment], place: Between, begin: int, end: int) -> list[Segm
 def cut(lost: list[Segment], whole: Segment) -> Iterator[Segment]:
     """`whole` without the times that were lost, and these between."""
     _, place, now, end = whole
-    first = bisect_right(lost, now, key=_end_ns)
-    for cause, site, begin, over in lost[first : bisect_left(lost, end, key=_begin_ns)]:
+    first = bisect_right(lost, now, key=ENDS)
+    for cause, site, begin, over in lost[first : bisect_left(lost, end, key=BEGINS)]:
         begin, over = max(begin, now), min(over, end)
         if over > begin:
             if begin > now:
@@ -334,7 +331,7 @@ class ComputePlace:
     """
 
     def __init__(self, operations: list[Operation], trace: Trace, cores: int):
-        self.begun = sorted(operations, key=_began_ns)
+        self.begun = sorted(operations, key=BEGAN)
         changes = [(trace.begin_ns, "idle", 1)]
         for o in operations:
             how = "inline" if o.inline else "served"
@@ -379,7 +376,7 @@ class WorkerGroup:
     def __init__(self, name: str, operations: list[Operation], trace: Trace, cores: int):
         self.name = name
         self.operations = operations
-        self.last = max(operations, key=lambda operation: operation.ended_ns)
+        self.last = max(operations, key=ENDED)
         self.end_ns = self.last.ended_ns
         by_place: dict[str, list[Operation]] = defaultdict(list)
         for operation in operations:
@@ -412,7 +409,7 @@ class IdleAttribution:
             own = [operation for operation in computed if operation.ctx.is_cpu == is_cpu]
             if own:
                 self.groups.append(WorkerGroup(name, own, trace, cores if is_cpu else 0))
-        self.groups.sort(key=_end_ns)
+        self.groups.sort(key=ENDS)
         self.group_of = {o.number: group for group in self.groups for o in group.operations}
         self.lost = lost_times(trace)
         self.own = own_times(trace, self.lost)
@@ -420,7 +417,7 @@ class IdleAttribution:
         self._before: list[Operation | None] = [None]  # per operation: the dependency ended last
         for needs, room in trace.order:
             ended = [trace[number] for number in needs + room if trace[number].ended_ns]
-            self._before.append(max(ended, key=lambda o: o.ended_ns, default=None))
+            self._before.append(max(ended, key=ENDED, default=None))
 
     def parts(self) -> Iterator[Share]:
         """The wall time in parts."""
@@ -547,8 +544,8 @@ class IdleAttribution:
         own = self.own.get(thread)
         if own is None:
             own = list(cut(self.lost[thread], Segment("issuing", site, begin, end)))
-        first = max(0, bisect_right(own, begin, key=_begin_ns) - 1)
-        for segment in own[first : bisect_left(own, end, key=_begin_ns)]:
+        first = max(0, bisect_right(own, begin, key=BEGINS) - 1)
+        for segment in own[first : bisect_left(own, end, key=BEGINS)]:
             low, high = max(segment.begin_ns, begin), min(segment.end_ns, end)
             if low < high:
                 yield segment._replace(begin_ns=low, end_ns=high)

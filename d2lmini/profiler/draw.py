@@ -38,7 +38,7 @@ from d2lmini.draw.svg import FILLED, Box, diagram, shorten
 from d2lmini.draw.timeline import STYLES, Span, timeline
 from d2lmini.engine.order import drop_implied, edges_of
 from d2lmini.ops.fluent import shown_name
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.records import BEGAN, Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -57,7 +57,7 @@ def rows_of(operations: Iterable[Operation]) -> Rows:
         if operation.ran:
             found.setdefault((operation.place, operation.worker), []).append(operation)
     for row in found.values():
-        row.sort(key=lambda operation: operation.began_ns)
+        row.sort(key=BEGAN)
     return in_order(found)
 
 

@@ -58,16 +58,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
-from d2lmini.profiler.records import Notice, Operation, Wait
+from d2lmini.profiler.records import ENDED, Notice, Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
@@ -81,7 +80,6 @@ START: Node = "start", 0
 _OF_OPERATIONS = ("push", "begin", "end")
 
 PAUSE = "backpressure"
-_ended_ns = attrgetter("ended_ns")
 
 
 class ThreadEvent(NamedTuple):
@@ -193,7 +191,7 @@ class EventGraph:
                 edge = Edge(("begin", operation.by), gap_ns, "child")
                 self._after["push", operation.number].append(edge)
         ended = (operation for operation in trace.operations if operation.ended_ns)
-        self._ended = sorted(ended, key=_ended_ns)
+        self._ended = sorted(ended, key=ENDED)
         self.awaited: list[tuple[tuple[int, ...] | None, int]] = []
         for wait in waits:
             numbers, done_ns = self._find_awaited(wait)
@@ -268,7 +266,7 @@ class EventGraph:
         none is known."""
         operations = self.trace.operations
         if wait.target is None:
-            k = bisect_right(self._ended, wait.end_ns, key=_ended_ns)
+            k = bisect_right(self._ended, wait.end_ns, key=ENDED)
             if not k:
                 return None, 0
             last = self._ended[k - 1]
@@ -283,7 +281,7 @@ class EventGraph:
 
     def last_within(self, wait: Wait) -> Operation | None:
         """The operation, issued before a wait, that ended last within it."""
-        for k in reversed(range(bisect_right(self._ended, wait.end_ns, key=_ended_ns))):
+        for k in reversed(range(bisect_right(self._ended, wait.end_ns, key=ENDED))):
             if self._ended[k].ended_ns <= wait.begin_ns:
                 break
             if self._ended[k].number <= wait.pushed:
@@ -329,12 +327,6 @@ class EventGraph:
         if x.inline and x.thread == y.thread:
             return "inline"
         return "worker" if x.place == y.place and trace.workers.get(x.place, 1) < 2 else ""
-
-    def wait_between(self, x: Operation, y: Operation) -> Wait | Notice | None:
-        """By what the program knew, before `y` was issued, that `x` was over: a wait, or what
-        another thread or an operation told; None: it did not know."""
-        path = self.path(x.number, y.number, ISSUE)
-        return next((what for node in path if (what := self.passes(node))), None)
 
     def passes(self, node: Node) -> Wait | Notice | None:
         """The wait that is over at a node, or what the thread learned there."""
@@ -542,8 +534,8 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
     if trace.engine_kind not in ("", "naive"):
         workers["cpu"] += len({operation.thread for operation in operations if operation.inline})
     work: dict[str, float] = defaultdict(float)
-    chain = [0.0] * (len(operations) + 1)  # by number: the longest chain that ends there
-    for operation, (needs, room) in zip(operations, trace.order):
+    alone = []  # how long each takes at least
+    for operation in operations:
         place = operation.place
         whole = least = float(operation.run_ns)
         if operation.number in trace.shared and operation.run_ns:  # idle workers took pieces
@@ -551,12 +543,21 @@ def bounds_of(trace: Trace) -> ScheduleBounds:
             whole += split.work_ns - split.ns
             least += split.work_ns / workers[place] - split.ns
         work[place] += whole / workers[place]
-        chain[operation.number] = least + max((chain[k] for k in needs + room), default=0.0)
+        alone.append(least)
+    chain_ns = longest_chain(trace, alone)
     greedy = None
     if len(work) == 1 and not trace.lacks:
         ((place, share),) = work.items()
-        greedy = share + (1 - 1 / workers[place]) * max(chain)
-    return ScheduleBounds(trace.end_ns - trace.begin_ns, dict(work), max(chain), greedy)
+        greedy = share + (1 - 1 / workers[place]) * chain_ns
+    return ScheduleBounds(trace.end_ns - trace.begin_ns, dict(work), chain_ns, greedy)
+
+
+def longest_chain(trace: Trace, run_ns: Iterable[float]) -> float:
+    """The longest chain of operations that come after each other, with these durations."""
+    chain = [0.0]  # by number: the longest that ends there
+    for ns, (needs, room) in zip(run_ns, trace.order):
+        chain.append(ns + max((chain[k] for k in needs + room), default=0.0))
+    return max(chain)
 
 
 def recorded_threads(trace: Trace) -> dict[str, int]:

@@ -36,14 +36,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from math import ceil
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lmini.base import callsite
 from d2lmini.base.callsite import Site
 from d2lmini.engine.thread_clock import Reading, counts_of_threads, delay_of, read
 from d2lmini.profiler.event_graph import events_of
-from d2lmini.profiler.records import this_thread
+from d2lmini.profiler.records import BEGINS, ENDS, this_thread
 
 if TYPE_CHECKING:
     from d2lmini.profiler.records import Operation
@@ -208,8 +207,8 @@ class CpuTimes:
         for thread in threads:
             steps = steps_of_thread[thread.name]
             for (begin, first), (end, last) in pairwise(thread.readings):
-                low = bisect_left(steps, begin, key=_begin_ns)
-                within = steps[low : bisect_right(steps, end, key=_end_ns)]
+                low = bisect_left(steps, begin, key=BEGINS)
+                within = steps[low : bisect_right(steps, end, key=ENDS)]
                 idle = [s for s in within if s.what == WAIT or (s.what == OWN and thread.works)]
                 busy = [s for s in within if s not in idle]
                 self._enter_late(idle, self._share(busy, idle, first, last))
@@ -340,9 +339,6 @@ class Step:
         return self.end_ns - self.begin_ns
 
 
-_begin_ns, _end_ns = attrgetter("begin_ns"), attrgetter("end_ns")
-
-
 def steps_of(trace: Trace) -> dict[str, list[Step]]:
     """The steps of each thread, one after the other from the begin of the trace to its end."""
     done: dict[str, list[Step]] = defaultdict(list)  # without the time between
@@ -360,7 +356,7 @@ def steps_of(trace: Trace) -> dict[str, list[Step]]:
         left_ns = (thread == trace.thread and trace.left_ns) or trace.end_ns
         last = Step(thread, left_ns, trace.end_ns, WAIT, left_ns)
         now = trace.begin_ns
-        for step in [*sorted(steps, key=_begin_ns), last]:
+        for step in [*sorted(steps, key=BEGINS), last]:
             begin, end = max(step.begin_ns, now), max(step.end_ns, now)
             if begin > now:
                 due_ns = min(max(now, step.due_ns), begin)

@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import count
 from math import inf
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -41,7 +40,7 @@ from d2lmini.base.callsite import RecordedCode, Site
 from d2lmini.context import cpu, gpu
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler.evidence import Intervals
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.records import BEGAN, ENDED, PUSHED, Operation, Wait
 from d2lmini.profiler.waits import HIDDEN
 
 if TYPE_CHECKING:
@@ -63,9 +62,6 @@ _INLINE = {
 }  # fmt: skip
 
 T = TypeVar("T")
-
-#: Keys for `_last_until`, and for sorting.
-BEGAN, PUSHED, ENDED = map(attrgetter, ("began_ns", "pushed_ns", "ended_ns"))
 
 
 def find_file(path: str | os.PathLike[str]) -> str:

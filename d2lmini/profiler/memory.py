@@ -129,11 +129,6 @@ class DeviceMemory:
     roles: dict[str, int]
 
     @property
-    def end_bytes(self) -> int:
-        """Live bytes at the end."""
-        return self.live[-1][1]
-
-    @property
     def peak_pending(self) -> int:
         """The maximum of pending bytes."""
         return max((nbytes for _, nbytes in self.pending), default=0)
@@ -147,7 +142,7 @@ class DeviceMemory:
             rows.append((_mb(self.older_bytes), "", "", "from before the trace"))
         lines = [
             f"{self.ctx}: {_mb(self.peak_bytes)} live at the peak, {_mb(self.begin_bytes)} at the "
-            f"begin, {_mb(self.end_bytes)} at the end; {_mb(self.peak_pending)} pending at most",
+            f"begin, {_mb(self.live[-1][1])} at the end; {_mb(self.peak_pending)} pending at most",
         ]
         if self.roles["other"] != self.peak_bytes:
             sizes = [f"{role} {_mb(nbytes)}" for role, nbytes in self.roles.items() if nbytes]

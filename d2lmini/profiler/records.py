@@ -22,6 +22,7 @@ import time
 import weakref
 from collections.abc import MutableSequence
 from itertools import count
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from d2lmini.base import callsite, forks, instrument
@@ -30,6 +31,10 @@ from d2lmini.context import Context
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.operation import Operation as Operation
 from d2lmini.engine.scheduler import thread_state
+
+#: Keys to sort and search by: times of operations, and of what else has a begin and an end.
+PUSHED, BEGAN, ENDED = map(attrgetter, ("pushed_ns", "began_ns", "ended_ns"))
+BEGINS, ENDS = map(attrgetter, ("begin_ns", "end_ns"))
 
 
 class Wait(NamedTuple):

@@ -46,7 +46,7 @@ from d2lmini.context import Context, gpu
 from d2lmini.engine.simulation import ProgramStep, SharedWork, SimulatedTask, Simulation
 from d2lmini.profiler.contention import Bands
 from d2lmini.profiler.event_graph import PAUSE, recorded_threads
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.records import BEGAN, ENDS, Operation, Wait
 
 if TYPE_CHECKING:
     from d2lmini.profiler.event_graph import ThreadEvent
@@ -259,7 +259,7 @@ def _enter(predicted: Trace, run: Simulation) -> None:
         wait = wait or Wait(PAUSE, None, 0, pushed, None, thread, 0, 0)
         times = {"begin_ns": begin + began, "end_ns": begin + ended}
         predicted.waits.append(wait._replace(pushed=pushed, **times))
-    predicted.waits.sort(key=lambda wait: wait.end_ns)
+    predicted.waits.sort(key=ENDS)
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def _hand_overs(operations: Iterable[Operation]) -> dict[int, int]:
     free: dict[str, int] = {}  # the time since which each worker is free
     taken: dict[int, int] = {}
     ran = (operation for operation in operations if operation.began_ns and not operation.inline)
-    for operation in sorted(ran, key=lambda operation: operation.began_ns):
+    for operation in sorted(ran, key=BEGAN):
         could = max(operation.ready_ns, free.get(operation.worker, 0))
         taken[operation.number] = max(0, operation.began_ns - could)
         free[operation.worker] = operation.ended_ns

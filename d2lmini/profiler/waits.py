@@ -47,7 +47,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -57,14 +57,12 @@ from d2lmini.base.callsite import Site
 from d2lmini.base.scopes import Standing
 from d2lmini.engine.core import Task, Var
 from d2lmini.ops.core import modes
-from d2lmini.profiler.records import Operation, Wait
+from d2lmini.profiler.records import PUSHED, Operation, Wait
 from d2lmini.profiler.summary import align, shorten
 
 if TYPE_CHECKING:
     from d2lmini.profiler.tracing import Trace
 
-
-_pushed_ns = attrgetter("pushed_ns")
 
 # -- hidden waits ----------------------------------------------------------------------------------
 
@@ -254,9 +252,10 @@ class WaitList(list[Wait]):
         Var."""
         operations = self._trace.operations
         # Of operations at the very same time, as on a virtual clock, none came after the end.
-        pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=_pushed_ns)
+        pushed = bisect_right(operations, begin_ns, hi=pushed_at_end, key=PUSHED)
         before, self._pushed[thread] = self._pushed.get(thread, 0), pushed_at_end
-        while pushed > before and _is_pushed_inside(operations[pushed - 1], begin_ns):
+        # Another operation may have pushed some during a wait that began at the same time.
+        while pushed > before and (o := operations[pushed - 1]).by and o.pushed_ns == begin_ns:
             pushed -= 1
         name = callsite.name_of(call)
         instead = why_hidden(kind, name, recording)
@@ -264,11 +263,6 @@ class WaitList(list[Wait]):
         k = bisect_right(numbers, pushed)
         awaited = numbers[k - 1] if k else 0
         return Wait(kind, target, awaited, pushed, site, thread, begin_ns, end_ns, name, instead)
-
-
-def _is_pushed_inside(operation: Operation, begin_ns: int) -> bool:
-    """True if another operation pushed it during a wait that began at the same time."""
-    return operation.by > 0 and operation.pushed_ns == begin_ns
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """A function that runs in the background of a notebook, and can be cancelled.
 
     job = BackgroundJob(lambda: train(net), over=print)
-    job.start()             # on its own thread; `run()`: on this thread
+    job.start()             # on its own thread
     job.cancel()            # the job ends at its next wait
     job.join()
 
@@ -15,7 +15,9 @@ A notebook shows what a job prints on its own thread in the cell that is running
 
 >>> from d2lmini.widgets.background_job import BackgroundJob
 >>> job = BackgroundJob(lambda: 6 * 7)
->>> job.run(), job.state
+>>> job.start()
+>>> job.join()
+>>> job.result, job.state
 (42, 'done')
 """
 
@@ -24,7 +26,6 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -35,18 +36,16 @@ from d2lmini.engine.scheduler import interrupts
 #: The thread's name. The thread pushes, so its name lacks the engine threads' prefix "d2lmini-".
 NAME = "dial"
 
-_started: weakref.WeakSet[BackgroundJob] = weakref.WeakSet()
-
 
 class Cancelled(BaseException):
     """Ends a job at its wait. Not an Exception, so that a program's error handlers do not catch
     it."""
 
 
-class BackgroundJob:
+class BackgroundJob(threading.Thread):
     """One run of `function()`; `over(job)` is called at its end, on the same thread.
 
-    state      "new", "running", then "done", "failed" or "cancelled"
+    state      "running", then "done", "failed" or "cancelled"
     result     the function's result, once the job is done
     problem    of a failed job: the error, and the user's line that raised it, as text
     begin_s, elapsed_s    when it began (`time.perf_counter`), and how long it took until all its
@@ -58,34 +57,21 @@ class BackgroundJob:
         function: Callable[[], Any],
         over: Callable[[BackgroundJob], object] | None = None,
     ) -> None:
+        super().__init__(name=NAME, daemon=True)
         self.function = function
         self.over = over
-        self.state = "new"
+        self.state = "running"
         self.result: Any = None
         self.problem = ""
-        self.begin_s = 0.0
+        self.begin_s = time.perf_counter()
         self.elapsed_s = 0.0
         self._asked = 0  # cancel requests so far,
         self._heard = 0  # and how many of them the job's thread has seen
-        self._thread: threading.Thread | None = None
-        self._gone = threading.Event()
-
-    # -- asked from outside, on any thread ---------------------------------------------------------
 
     @property
     def alive(self) -> bool:
-        """True while a thread runs the job; False in a forked child."""
-        return self._thread is not None and self._thread.is_alive() and not self._gone.is_set()
-
-    def enter(self) -> None:
-        """Register this thread as the one that runs the job, until `start` makes another."""
-        self._thread = threading.current_thread()
-        self.begin_s = time.perf_counter()
-        self.state = "running"
-
-    def leave(self) -> None:
-        """No thread runs the job any more."""
-        self._gone.set()
+        """True while the function runs, or what it has pushed; False in a forked child."""
+        return self.state == "running" and self.is_alive()
 
     @property
     def stopping(self) -> bool:
@@ -97,80 +83,30 @@ class BackgroundJob:
         begun."""
         self._asked += 1
 
-    def join(self, timeout_s: float | None = None) -> bool:
-        """Wait until the job is over and its thread has ended; False at the timeout."""
-        thread = self._thread
-        if thread is not None and thread.name == NAME and thread is not threading.current_thread():
-            thread.join(timeout_s)
-        elif self.alive:
-            self._gone.wait(timeout_s)
-        return not self.alive
+    # -- on its own thread -------------------------------------------------------------------------
 
-    # -- running -----------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Run on a new thread; an error there becomes `problem`."""
-        self.enter()
-        _started.add(self)
-        self._thread = threading.Thread(target=self._run_beside, name=NAME, daemon=True)
-        self._thread.start()
-
-    def run(self) -> Any:
-        """Run on this thread and return the result; errors pass through."""
-        self.enter()
-        try:
-            return self._call()
-        finally:
-            self.leave()
-
-    def _call(self) -> Any:
-        mine = threading.get_ident()
-        before, interrupts[mine] = interrupts.get(mine), self.check
+    def run(self) -> None:
+        state, mine = "done", threading.get_ident()
+        interrupts[mine] = self.check
         try:
             self.result = self.function()
             engine.waitall()
-            self.state = "done"
-        except Exception:
-            self.state = "cancelled" if self._heard else "failed"
-            raise
-        except BaseException:
-            self.state = "cancelled"
-            raise
-        finally:
-            self.elapsed_s = time.perf_counter() - self.begin_s
-            interrupts.pop(mine, None)
-            if before is not None:
-                interrupts[mine] = before
-        return self.result
-
-    def _run_beside(self) -> None:
-        try:
-            self._call()
         except BaseException as problem:
-            if self.state == "failed":
-                self.problem = describe_error(problem)
+            state = "cancelled"
+            if isinstance(problem, Exception) and not self._heard:
+                state, self.problem = "failed", describe_error(problem)
+        self.elapsed_s = time.perf_counter() - self.begin_s
         # After the handler: while the error is handled, its frames keep the function's arrays
-        # alive.
-        if self.state != "done":
-            self._finish()
-        try:
-            if self.over is not None:
-                self.over(self)
-        finally:
-            self.leave()
-
-    def _finish(self) -> None:
-        """After an early end, wait for the tasks that the job has pushed, so that the next run
-        begins with an idle engine. A third `cancel` ends the wait, because another thread may push
-        forever."""
-        interrupts[threading.get_ident()] = self._drop
-        try:
-            while self._asked < 3 and not engine.current.wait_idle("cancel", 0.1):
-                continue
-        finally:
-            interrupts.pop(threading.get_ident(), None)
-
-    # -- asked on its own thread -------------------------------------------------------------------
+        # alive. After an early end, wait for the tasks that the job has pushed, so that the next
+        # run begins with an idle engine. A third `cancel` ends the wait, because another thread may
+        # push forever.
+        interrupts[mine] = self._drop
+        while state != "done" and self._asked < 3 and not engine.current.wait_idle("cancel", 0.1):
+            continue
+        interrupts.pop(mine, None)
+        self.state = state
+        if self.over is not None:
+            self.over(self)
 
     def check(self) -> None:
         """Called at waits. After a `cancel` raise Cancelled, once, because cleanup code may wait;
@@ -199,7 +135,7 @@ forks.at_fork(after_in_child=interrupts.clear)
 @atexit.register
 def _stop_all() -> None:
     """At exit of the process: cancel the running jobs, and give them a moment."""
-    running = [job for job in _started if job.alive]
+    running = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundJob)]
     for job in running:
         job.cancel()
         job.cancel()

@@ -55,8 +55,8 @@ DASHES, MARKERS = ("-", "--", "-."), "sD^"
 #: Seconds since the run began, pending bytes, bytes of arrays, the limit.
 Point = tuple[float, int, int, int]
 
-#: The dial that runs now: there is one limit, so one at a time.
-_running: MemoryDial | None = None
+#: Held while a dial runs: there is one limit, so one run at a time.
+_turn = threading.Lock()
 
 
 @dataclass
@@ -84,7 +84,7 @@ class DialRun:
 class MemoryDial(Widget):
     """The slider of `memory_dial`.
 
-    runs      the `DialRun`s since the last `clear`
+    runs      the `DialRun`s that succeeded, in order
     limit_mb  where the slider stands
     places    all its positions, in MB
     """
@@ -97,7 +97,6 @@ class MemoryDial(Widget):
         self.runs: list[DialRun] = []
         self._f = f
         self._job: BackgroundJob | None = None
-        self._begin_lock = threading.Lock()
         self._now: DialRun | None = None
         self._last = DialRun(0, 0)  # whose curve the view shows
         self._begin_s = 0.0
@@ -111,7 +110,7 @@ class MemoryDial(Widget):
         """Move the slider to a limit in MB, for a run in progress too. ValueError below 0."""
         if not megabytes > 0:
             raise ValueError(f"memory dial: the limit must be more than 0 MB, got {megabytes}")
-        self.places, self.limit_mb = _places(megabytes)
+        self.places, self.limit_mb = _places(megabytes), megabytes
         if self._now is not None:
             self._now.turned = True
             self._take_peaks(self._now)  # a new limit begins a new count
@@ -119,22 +118,25 @@ class MemoryDial(Widget):
 
     @property
     def running(self) -> bool:
-        """True while a run is in progress."""
+        """True while a run is in progress in the background."""
         return self._job is not None and self._job.alive
 
     def start(self, limit: float | None = None) -> None:
         """Begin a run in the background with a limit in MB (None: where the slider stands), as the
         Run button does. RuntimeError while a run is in progress."""
-        self._begin(limit).start()
+        self._take_turn()
+        self._job = BackgroundJob(lambda: self._run_at(limit), self._over)
+        self._job.start()
 
     def run(self, limit: float | None = None) -> DialRun:
         """Run on this thread, `run(limit=50)` with a limit of 50 MB; print the result. Errors pass
         through."""
-        job = self._begin(limit)
+        self._take_turn()
         try:
-            run: DialRun = job.run()
+            run = self._run_at(limit)
             self._note(run)
         finally:
+            _turn.release()
             self.still()
         print(self.told(run))
         return run
@@ -146,16 +148,9 @@ class MemoryDial(Widget):
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until no run is in progress; False at the timeout."""
-        return self._job is None or self._job.join(timeout_s)
-
-    def clear(self) -> None:
-        """Forget the runs, as the Clear button does."""
-        with self._drawing:
-            self.runs.clear()
-            self._last = DialRun(0, 0)
-            self._drawn = None
-        if self._front is not None:
-            self.still()
+        if self._job is not None:
+            self._job.join(timeout_s)
+        return not self.running
 
     def close(self) -> None:
         """Cancel the run in progress, wait for its end, and close the view."""
@@ -165,27 +160,19 @@ class MemoryDial(Widget):
             self.wait(10)
         super().close()
 
-    def _begin(self, limit: float | None) -> BackgroundJob:
-        """A job for a run."""
-        with self._begin_lock:
-            if self.running:
-                raise RuntimeError(
-                    f"{self.words}: a run is going on; wait() for its end or cancel() it"
-                )
-            megabytes = self.limit_mb if limit is None else limit
-            job = self._job = BackgroundJob(lambda: self._run_at(megabytes), self._over)
-            job.enter()
+    def _take_turn(self) -> None:
+        """Before a run, of which there is one at a time."""
+        if not _turn.acquire(blocking=False):
+            raise RuntimeError(
+                f"{self.words}: a run is going on; wait() for its end or cancel() it"
+            )
+        self._job = None
         self.live()
-        return job
 
-    def _run_at(self, megabytes: float) -> DialRun:
-        """One run. RuntimeError while another dial runs: there is one limit."""
-        global _running
-        if _running is not None and _running is not self and _running.running:
-            raise RuntimeError(f"{_running.words} is running: wait for its end or cancel it")
-        _running = self
+    def _run_at(self, limit: float | None) -> DialRun:
+        megabytes = self.limit_mb if limit is None else limit
         self.turn(megabytes)
-        run = DialRun(self.runs[-1].number + 1 if self.runs else 1, int(1e6 * megabytes))
+        run = DialRun(len(self.runs) + 1, int(1e6 * megabytes))
         before = engine.current.budget.limit
         for pool in _pools():
             storage.reset_peak(pool.ctx)
@@ -214,7 +201,7 @@ class MemoryDial(Widget):
         except Exception as problem:
             job.state, job.problem = "failed", f"{type(problem).__name__}: {problem}"
         finally:
-            job.leave()
+            _turn.release()
             self.still()
 
     def _note(self, run: DialRun) -> None:
@@ -297,21 +284,19 @@ class MemoryDial(Widget):
         at = min(max(int(message.get("at", 0)), 0), len(self.places) - 1)
         if kind == "turn":
             self.turn(self.places[at])
-        elif kind == "run" and not self.running:
+        elif kind == "run" and not _turn.locked():
             self.start(self.places[at])
             self.say({"state": self.state()})
         elif kind == "cancel":
             self.cancel()
             self.say({"state": self.state()})
-        elif kind == "clear" and not self.running:
-            self._job = None
-            self.clear()
 
     def state(self) -> dict[str, Any]:
         """The state of the run: for the view's buttons and line of text."""
         job = self._job
         if job is None:
-            return {"running": False, "text": "", "problem": ""}
+            text = "" if self._now is None else "running in a cell, which Stop ends"
+            return {"running": bool(text), "text": text, "problem": ""}
         text = self._progress(job) if job.alive else f"{job.state} in {in_time(job.elapsed_s)}"
         return {"running": job.alive, "text": text, "problem": job.problem}
 
@@ -343,16 +328,12 @@ def memory_dial(f: Callable[[], object], limits_mb: Sequence[float] | None = Non
     return dial
 
 
-def _places(megabytes: float) -> tuple[list[float], float]:
-    """The slider's positions, at equal ratios up to half of the available memory, and the one of
-    this limit, which is among them."""
-    most = max(default_limit() / 1e6, megabytes)
+def _places(megabytes: float) -> list[float]:
+    """The slider's positions, at equal ratios up to half of the available memory, and this limit
+    among them."""
+    most = default_limit() / 1e6
     steps = {float(f"{step * 10**power:.2g}") for power in range(7) for step in LADDER}
-    places = sorted({place for place in steps if place < most} | {float(f"{most:.3g}")})
-    nearest = min(places, key=lambda place: abs(place / megabytes - 1))
-    if abs(nearest / megabytes - 1) > 0.02:
-        places = sorted([*places, nearest := megabytes])
-    return places, nearest
+    return sorted({place for place in steps if place < most} | {float(f"{most:.3g}"), megabytes})
 
 
 def _add_peaks(run: DialRun) -> None:

@@ -10,7 +10,7 @@ the candidates in this grammar:
     A is 1.5 times faster than B    and the median ratio is at least 1.5
     A is as fast as B               no measurable difference
 
->>> verdict = Verdict.from_times({"a": [2.0] * 9, "b": [1.0] * 9})
+>>> verdict = Verdict({"a": [2.0] * 9, "b": [1.0] * 9})
 >>> parse("b is 1.5 times faster than a", verdict.names)(verdict)
 True
 

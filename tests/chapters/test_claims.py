@@ -22,7 +22,7 @@ def load_runner():
 
 claims = load_runner()
 
-DUEL = Verdict.from_times({"slow": [3.0] * 6, "fast one": [1.0] * 6, "fast": [1.02] * 6})
+DUEL = Verdict({"slow": [3.0] * 6, "fast one": [1.0] * 6, "fast": [1.02] * 6})
 
 
 @pytest.mark.parametrize(

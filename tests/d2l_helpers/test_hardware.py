@@ -10,9 +10,8 @@ import pytest
 from sanitizer import sanitize
 
 from d2lmini import d2l, engine, nd
-from d2lmini.d2l.hardware import ROOMS, Machine
+from d2lmini.d2l.hardware import ROOMS, Machine, Peak
 from d2lmini.ops.spec import Cost
-from d2lmini.profiler.roofline import Peak
 
 READS = {nbytes: 1e-9 * (i + 1) for i, nbytes in enumerate(ROOMS)}
 INVENTED = Machine(

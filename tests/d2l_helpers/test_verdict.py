@@ -26,7 +26,7 @@ def says(verdict):
 
 
 def test_a_clear_difference_and_its_sentence():
-    verdict = Verdict.from_times(
+    verdict = Verdict(
         {"synchronous": [1.9] * 10, "asynchronous": [1.0] * 8 + [1.05, 0.95]}, blas_threads=2
     )
     assert says(verdict) == "faster"
@@ -50,12 +50,12 @@ def test_a_clear_difference_and_its_sentence():
     ],
 )
 def test_sentences(last, rounds, blas, sentence):
-    verdict = Verdict.from_times({"a": [1.0] * rounds, "b": [last] * rounds}, blas_threads=blas)
+    verdict = Verdict({"a": [1.0] * rounds, "b": [last] * rounds}, blas_threads=blas)
     assert verdict.sentence == sentence
 
 
 def test_three_candidates_are_judged_against_the_first():
-    verdict = Verdict.from_times({"a": [2.0] * 5, "b": [1.0] * 5, "c": [2.02] * 5})
+    verdict = Verdict({"a": [2.0] * 5, "b": [1.0] * 5, "c": [2.02] * 5})
     assert verdict.sentence == (
         "b is 2.0 times faster than a (2.0-2.0); "
         "no measurable difference between a and c (1.01-1.01); 5 rounds"
@@ -68,7 +68,7 @@ def test_the_interval_holds_the_true_ratio_as_often_as_it_should():
     hits = 0
     for seed in range(0, 800, 2):
         a, b = noisy(seed, 3, spread=0.3), noisy(seed + 1, 2, spread=0.3)
-        ratio = Verdict.from_times({"a": a, "b": b}).ratio
+        ratio = Verdict({"a": a, "b": b}).ratio
         hits += ratio.low <= 2 / 3 <= ratio.high
     assert 0.95 <= hits / 400 < 1
 
@@ -86,7 +86,7 @@ def test_the_interval_holds_the_true_ratio_as_often_as_it_should():
 )
 def test_impossible_times_are_refused(times, message):
     with pytest.raises(ValueError, match=message):
-        Verdict.from_times(times)
+        Verdict(times)
 
 
 # --- laws ---
@@ -97,7 +97,7 @@ MARGIN = 0.05
 
 
 def verdict_of(pairs):
-    return Verdict.from_times({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}, MARGIN)
+    return Verdict({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}, MARGIN)
 
 
 @given(rounds_of_pairs)

@@ -46,7 +46,7 @@ def test_the_peak_and_who_holds_it(books, engine_kind):
     assert "ys = [x * 2" in lines["_mul_scalar"] and "z = nd.concat" in lines["concat"]
     assert "h = nd.array(" in lines[""]
     assert seen.older_bytes == seen.begin_bytes == books.live
-    assert seen.end_bytes == storage.stats(cpu()).live == books.live + 6 * MB
+    assert seen.live[-1][1] == storage.stats(cpu()).live == books.live + 6 * MB
     text = str(trace.memory())
     assert f"{seen.peak_bytes / 1e6:.2f} MB live at the peak" in text and "3.00 MB  3  _mul" in text
     assert h.shape == w.shape == N
@@ -78,7 +78,7 @@ def test_live_bytes_are_those_of_the_books(seed: int, books, engine_kind: str):
     for n, live in looked:  # the question itself settles the books, so what it told counts
         later = [nbytes for _, nbytes in seen.live[n : n + 40]]
         assert live in later, seed
-    assert seen.end_bytes == storage.stats(cpu()).live
+    assert seen.live[-1][1] == storage.stats(cpu()).live
     assert seen.peak_bytes == storage.stats(cpu()).peak
     assert min(nbytes for _, nbytes in seen.live) >= 0
     held = sum(holder.nbytes for holder in seen.holders) + seen.older_bytes

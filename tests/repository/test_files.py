@@ -76,13 +76,6 @@ def _unpack(folder, seed):
     return lambda: datasets.extract(path, str(folder), ["data.bin"])
 
 
-def _picture(folder, seed):
-    figure = pytest.importorskip("matplotlib.figure").Figure((seed, 1))
-    from d2lmini.draw.picture import Picture
-
-    return lambda: Picture(figure, "").save(folder / "a.png")
-
-
 #: Name -> what takes a folder and a number and gives the call that writes its files there: other
 #: ones for another number.
 WRITERS = {
@@ -101,7 +94,6 @@ WRITERS = {
         lambda: kv.save_optimizer_states(f / "a.states")
     ),
     "trace.save": lambda f, n: (t := _trace(n)) and (lambda: t.save(f / "a.json")),
-    "Picture.save": _picture,
     "files.write": lambda f, n: lambda: files.write(f / "a.txt", "text" * n),
     "unpacked data": _unpack,
 }  # fmt: skip

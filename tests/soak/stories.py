@@ -201,7 +201,8 @@ def cancelled_run(rng: random.Random) -> None:
     job.start()
     assert begun.wait(SOON_S)
     job.cancel()
-    assert job.join(SOON_S) and job.state == "cancelled", (job.state, job.problem)
+    job.join(SOON_S)
+    assert job.state == "cancelled", (job.state, job.problem)
     assert all(np.isfinite(weight).all() for weight in weights(net))
 
 

@@ -18,11 +18,9 @@ TIMERS = ("d2lmini.d2l.benchmark", "d2lmini.d2l.compare")
 
 
 class VirtualTrace(SimpleNamespace):
-    def needs(self, number):
-        return self.operations[number - 1].after
-
-    def makes_room(self, number):
-        return ()
+    @property
+    def order(self):
+        return [(tuple(operation.after), ()) for operation in self.operations]
 
 
 class VirtualEngine:

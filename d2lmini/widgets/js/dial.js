@@ -1,6 +1,6 @@
-// The memory dial (widgets/dial.py): a slider, Run, Cancel, Clear, a curve, and the runs. The kernel
+// The memory dial (widgets/dial.py): a slider, Run, Cancel, a curve, and the runs. The kernel
 // tells everything (header.whole), or how the run stands (header.state) and its curve. From here go
-// { kind, at }: "run", "cancel", "clear", "turn", and the position of the slider.
+// { kind, at }: "run", "cancel", "turn", and the position of the slider.
 
 function start() {
   return { told: null, at: 0, images: [], curve: [] };
@@ -35,7 +35,6 @@ function build(dial, model, el) {
   const cancel = button(
     "Cancel", "End the run at its next wait; twice: drop what is queued", say("cancel"),
   );
-  const clear = button("Clear", "Forget the runs so far", say("clear"));
   const text = element("span", { class: "d2l-quiet", role: "status" });
   const problem = element("pre", { role: "alert" });
   const images = element("div");
@@ -47,7 +46,7 @@ function build(dial, model, el) {
     legendEntry(lineMark("text"), "in arrays"),
     legendEntry(lineMark("accent-edge", [2, 3]), "limit on pending"));
   el.append(title, element("label", {}, element("span", {}, "limit"), slider, shown),
-    element("div", { class: "d2l-bar" }, run, cancel, clear, text), curve.canvas, legend, problem,
+    element("div", { class: "d2l-bar" }, run, cancel, text), curve.canvas, legend, problem,
     images, table);
 
   function showLimit() {
@@ -60,7 +59,6 @@ function build(dial, model, el) {
     const { state } = told;
     enable(run, !state.running);
     enable(cancel, state.running);
-    enable(clear, !state.running && told.rows.length);
     text.textContent = state.text;
     problem.textContent = state.problem;
     problem.hidden = !state.problem;
