@@ -131,19 +131,6 @@ def test_dlpack_shares_memory_that_is_complete(cupy, gpus, monkeypatch):
     assert lent[0].data.mem._owner is chunk
 
 
-def test_memory_of_a_gpu_is_taken_from_our_own_arrays_only(gpus, monkeypatch):
-    x = nd.ones((8, 4), ctx=gpu(1))
-    y = nd.from_dlpack(x)
-    y += 1
-    assert y.context == gpu(1) and x.sum().asscalar() == 64
-    monkeypatch.setattr(cupy_arrays.ndarray, "__dlpack_device__", lambda x: (2, 1), raising=False)
-    monkeypatch.setattr(cupy_arrays.ndarray, "__dlpack__", lambda x: None, raising=False)
-    with pytest.raises(MXNetError, match="on a GPU; copy it to the CPU first"):
-        nd.from_dlpack(x._chunk.data)
-    with pytest.raises(TypeError, match="an array with __dlpack__, got"):
-        nd.from_dlpack(object())
-
-
 # -- sums ------------------------------------------------------------------------------------------
 
 
