@@ -15,7 +15,6 @@ Python in the function runs once, here; what is left are the operations.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
