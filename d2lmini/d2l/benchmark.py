@@ -63,9 +63,12 @@ class Benchmark:
         finally:
             self.elapsed = time.perf_counter() - self._start
             self.in_flight = engine.stats().pending
-            if not self.quiet:
-                prefix = self.prefix + " " if self.prefix else ""
-                print(f"{prefix}time: {self.elapsed:.4f} sec")
+            self._print()
+
+    def _print(self) -> None:
+        if not self.quiet:
+            prefix = self.prefix + " " if self.prefix else ""
+            print(f"{prefix}time: {self.elapsed:.4f} sec")
 
     def __repr__(self) -> str:
         if math.isnan(self.elapsed):

@@ -52,6 +52,8 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
             f"axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set "
             "even_split=False to allow uneven partitioning of data."
         )
+    if getattr(data, "is_np", False):
+        return loaders["np"]().array_split(data, num_slice, batch_axis)
     step, longer = divmod(size, num_slice)
     cuts = [i * step + min(i, longer) for i in range(num_slice + 1)]
     before = (slice(None),) * (batch_axis % ndim)

@@ -184,7 +184,7 @@ def _read_notebook(path: str, data: bytes) -> None:
     for cell in runner.read_cells(path):
         assert isinstance(cell.source, str)
         try:
-            runner.plain_python(cell.source, lambda line: "pass")
+            runner.to_python(cell, "cell")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # the program's own: shown as Python shows it, with status 1
 
