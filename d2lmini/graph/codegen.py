@@ -66,12 +66,12 @@ from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import Op, Shape
 from d2lmini.ops.kernels import kernel_for, needs_copies
 from d2lmini.ops.products import matmul
-from d2lmini.ops.scalar_cache import at_least, at_most, fit, level, limit
+from d2lmini.ops.scalar_cache import clamped_scalars, level, maximum_scalar, minimum_scalar, scalars
 
 #: Global names of every program.
 _COMMON = {
-    "fit": fit, "limit": limit, "level": level,
-    "at_least": at_least, "at_most": at_most,
+    "scalars": scalars, "clamped_scalars": clamped_scalars, "level": level,
+    "maximum_scalar": maximum_scalar, "minimum_scalar": minimum_scalar,
     "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
 }  # fmt: skip
 _TAKEN = {"xp", "arena", "arrays", "places", "keys", "run", "float", *_COMMON, *dir(np)}
@@ -189,7 +189,7 @@ class Writer:
         """The name of a scalar operand of a ufunc; `shape`: that of the array operand, if known."""
         assert isinstance(value, Number)
         number = value.value.item() if isinstance(value.value, np.generic) else value.value
-        if value.table == "limit" and shape is not None:
+        if value.table == "clamped_scalars" and shape is not None:
             text = f"level(xp, {self.dtype(value.dtype)}, {literal(number)}, {shape})"
         else:
             text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"

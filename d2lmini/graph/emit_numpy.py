@@ -92,7 +92,7 @@ def lines_of(
     few = shape is not None and prod(shape) <= ROW
     for step in steps:
         numbers = [a for a in step.args if type(a) is Number]
-        if not few and any(number.table == "limit" for number in numbers):
+        if not few and any(number.table == "clamped_scalars" for number in numbers):
             lines.append(_limited(writer, step, names))
             continue
         args = [
@@ -116,7 +116,7 @@ def _is_one_reduction(node: Node) -> bool:
 def _limited(writer: Writer, step: Step, names: dict[Any, str | None]) -> str:
     """The call for `maximum` or `minimum` of many elements and a number."""
     data, number = sorted(step.args, key=lambda a: type(a) is Number)
-    function = {"maximum": "at_least", "minimum": "at_most"}[step.ufunc]
+    function = {"maximum": "maximum_scalar", "minimum": "minimum_scalar"}[step.ufunc]
     value = writer.attribute(number.value)
     return f"{function}(xp, {names[data]}, {value}, out={names['y']})"
 
@@ -247,7 +247,7 @@ def _division(writer: Writer, node: Node, name: str) -> list[str]:
         return []
     spec = spec_of((node, 0))
     count = spec_of(node.sources[0]).size // max(spec.size, 1)
-    number = writer.argument(Number("fit", spec.dtype, count))
+    number = writer.argument(Number("scalars", spec.dtype, count))
     return [f"{writer.ufunc('divide')}({name}, {number}, out={name})"]
 
 

@@ -164,7 +164,7 @@ class _Call(NamedTuple):
     dtype: np.dtype
 
 
-#: The table of the scalar operands of a ufunc, if it is not `fit`.
+#: The table of the scalar operands of a ufunc, if it is not `scalars`.
 _TABLES = {family.ufunc: family.numbers for family in FAMILIES.values()}
 
 
@@ -181,7 +181,7 @@ class _Ufuncs(SymbolicModule):
             if isinstance(arg, Proxy):
                 return arg.expr
             if type(arg) in (int, float) and dtype.kind == "f":
-                return Number(_TABLES.get(name, "fit"), dtype, arg)
+                return Number(_TABLES.get(name, "scalars"), dtype, arg)
             raise NotTraceable(f"the operand {arg!r} with an array of {dtype.name}")
 
         exprs = tuple(map(argument, args))
@@ -211,7 +211,7 @@ class _Table:
 
 
 _xp = _Ufuncs()
-for _name in ("fit", "limit"):
+for _name in ("scalars", "clamped_scalars"):
     getattr(scalar_cache, _name)[_xp] = _Table(_name)
 
 

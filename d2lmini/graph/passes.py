@@ -193,7 +193,7 @@ from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.binary import power
 from d2lmini.ops.core import Op, Shape, registry
 from d2lmini.ops.elementwise import FAMILIES
-from d2lmini.ops.scalar_cache import fit
+from d2lmini.ops.scalar_cache import scalars
 
 #: What stands in the place of a node: a value, or one for each output (None: no node uses it).
 Replacement = Entry | list[Entry | None] | None
@@ -383,7 +383,7 @@ def _(node: Node) -> Replacement:
 
 def number_of(node: Node) -> float | int:
     """The number beside the array, as the op computes with it: 1.5 is 1 beside integers."""
-    numbers = fit[np][spec_of(node.inputs[0]).dtype]
+    numbers = scalars[np][spec_of(node.inputs[0]).dtype]
     return run_quietly(lambda: numbers[node.attrs["scalar"]]).item()  # type: ignore[no-any-return]
 
 
@@ -411,7 +411,7 @@ def _(node: Node) -> Replacement:
     family = node.op.family
     a, b = node.inputs
     # A power with a number is computed in another way, which rounds otherwise; limits know no -0.0.
-    exact = family is not power and family.numbers == "fit"
+    exact = family is not power and family.numbers == "scalars"
     for x, number, op in ((a, uniform(b), family.scalar), (b, uniform(a), family.reflected)):
         if number is not None and spec_of(x) == spec_of((node, 0)) and exact:
             return same(node, call(op, (x,), node, scalar=number))

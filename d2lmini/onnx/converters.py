@@ -31,7 +31,7 @@ def _clip(w: Writer, node: Node, x: str) -> str:
     low, high = node.attrs["a_min"], node.attrs["a_max"]
     if low > high:
         raise w.problem(f"a_min={low} above a_max={high} has no converter")
-    return w.add("Clip", x, _beside(w, low, "limit"), _beside(w, high, "limit"))
+    return w.add("Clip", x, _beside(w, low, "clamped_scalars"), _beside(w, high, "clamped_scalars"))
 
 
 @converts("cast", "amp_cast")

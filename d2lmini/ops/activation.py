@@ -31,7 +31,7 @@ from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Number, Shape, Spec, op, registry
 from d2lmini.ops.elementwise import infer_with_scalar
-from d2lmini.ops.scalar_cache import at_least, at_most, fit, limit
+from d2lmini.ops.scalar_cache import clamped_scalars, maximum_scalar, minimum_scalar, scalars
 from d2lmini.ops.unary import numbers_only, pointwise, unary, widely
 
 # -- relu, sigmoid, tanh, softsign -----------------------------------------------------------------
@@ -48,7 +48,7 @@ def relu(xp, data, *, out=None):
     >>> nd.relu(nd.array([-1, 0, 2])).asnumpy().tolist()
     [0.0, 0.0, 2.0]
     """
-    return at_least(xp, data, 0, out)
+    return maximum_scalar(xp, data, 0, out)
 
 
 @op("_relu_backward", flops=2, elementwise=True)
@@ -66,7 +66,7 @@ def _(gg, output):
 @pointwise("sigmoid", lambda g, y: sigmoid_backward(g, y), flops=13, onnx="Sigmoid")
 def sigmoid(xp, data, *, out=None):
     """1 / (1 + exp(-data))."""
-    one = fit[xp][data.dtype][1]
+    one = scalars[xp][data.dtype][1]
     y = xp.negative(data, out=out)
     y = xp.exp(y, out=out)
     y = xp.add(one, y, out=out)
@@ -109,7 +109,7 @@ def _gradient_of_softsign(g: Any, data: Any) -> Any:
 def softsign(xp, data, *, out=None):
     """data / (1 + abs(data))."""
     scale = xp.abs(data)
-    scale = scale + fit[xp][data.dtype][1]
+    scale = scale + scalars[xp][data.dtype][1]
     return xp.divide(data, scale, out=out)
 
 
@@ -158,11 +158,11 @@ def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
     [0.0, 0.5, 1.0]
     """
     if a_min > a_max:
-        top = limit[xp][data.dtype][a_max]
-        y = xp.where(data > top, top, at_least(xp, data, a_min))
+        top = clamped_scalars[xp][data.dtype][a_max]
+        y = xp.where(data > top, top, maximum_scalar(xp, data, a_min))
         return place(xp, y, data.dtype, out)
     # Two ufuncs instead of xp.clip, which takes 2 us to choose the same two.
-    return at_most(xp, at_least(xp, data, a_min, out), a_max, out)
+    return minimum_scalar(xp, maximum_scalar(xp, data, a_min, out), a_max, out)
 
 
 @clip.gradient(saves="data")
@@ -179,7 +179,7 @@ def _softrelu(xp: Any, data: Any, out: Any) -> Any:
     xp.negative(tail, out=tail)
     xp.exp(tail, out=tail)
     tail = _log1p_of_small(xp, tail)
-    return xp.add(at_least(xp, data, 0, out), tail, out=out)
+    return xp.add(maximum_scalar(xp, data, 0, out), tail, out=out)
 
 
 def _log1p_of_small(xp: Any, x: Any) -> Any:

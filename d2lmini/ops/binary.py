@@ -36,7 +36,7 @@ from d2lmini.ops.checks import check_float, refuse_gradient
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import ALL, Number, Spec, op, registry
 from d2lmini.ops.elementwise import Family, broadcast_any, equal_any, unbroadcast
-from d2lmini.ops.scalar_cache import at_least, at_most, fit
+from d2lmini.ops.scalar_cache import maximum_scalar, minimum_scalar, scalars
 
 # -- arithmetic ------------------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ def _power_beside(xp, data, *, scalar: Number, out=None):
     if data.dtype.kind != "f":  # the exponent keeps its sign beside unsigned integers
         wide = np.dtype("int64")
         dtype = wide if data.dtype.kind == "b" else data.dtype
-        return _power_of_integers(xp, data, fit[xp][wide][scalar], out, dtype)
-    number = fit[xp][data.dtype][scalar]
+        return _power_of_integers(xp, data, scalars[xp][wide][scalar], out, dtype)
+    number = scalars[xp][data.dtype][scalar]
     if scalar == 2:
         return xp.square(data, out=out)
     if scalar == 0.5:
@@ -178,25 +178,25 @@ def _(g, y, *, scalar):
 
 
 def _maximum_beside(xp, data, *, scalar: Number, out=None):
-    return at_least(xp, data, scalar, out)  # of 0.0 and -0.0 it is the number
+    return maximum_scalar(xp, data, scalar, out)  # of 0.0 and -0.0 it is the number
 
 
 maximum = Family(
     "maximum", "maximum", "The larger of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    of_numbers=max, onnx="Max", numbers="limit", beside=_maximum_beside,
+    of_numbers=max, onnx="Max", numbers="clamped_scalars", beside=_maximum_beside,
     gradients=(lambda g, lhs, rhs: g * (lhs >= rhs), lambda g, lhs, rhs: g * (lhs < rhs)),
 )  # fmt: skip
 
 
 def _minimum_beside(xp, data, *, scalar: Number, out=None):
-    return at_most(xp, data, scalar, out)
+    return minimum_scalar(xp, data, scalar, out)
 
 
 minimum = Family(
     "minimum", "minimum", "The smaller of lhs and rhs",
     "; nan if one of them is. At ties the gradient goes to lhs.",
-    of_numbers=min, onnx="Min", numbers="limit", beside=_minimum_beside,
+    of_numbers=min, onnx="Min", numbers="clamped_scalars", beside=_minimum_beside,
     gradients=(lambda g, lhs, rhs: g * (lhs <= rhs), lambda g, lhs, rhs: g * (lhs > rhs)),
 )  # fmt: skip
 

@@ -199,7 +199,7 @@ class Family:
     onnx          ONNX's operator; None if there is no single one
     mxnet         MXNet has these ops
     check         raises for a dtype that is refused; None accepts every dtype
-    numbers       the table of `scalar_cache` for numbers: "fit" or "limit"
+    numbers       the table of `scalar_cache` for numbers: "scalars" or "clamped_scalars"
     integers      (xp, lhs, rhs, out): computes integers, where the ufunc does not
     compute       (xp, lhs, rhs, *, out=None): replaces the ufunc
     beside        (xp, data, *, scalar, out=None): a quicker way for an array and a number
@@ -213,7 +213,7 @@ class Family:
         operator: str = "", functions: str = "", of_numbers: Callable[..., Any] | None = None,
         commutative: bool = False, identity: float | None = None, truth: bool = False,
         flops: float = 1, onnx: str | None = None, mxnet: bool = True,
-        check: Check | None = check_numbers, numbers: str = "fit",
+        check: Check | None = check_numbers, numbers: str = "scalars",
         integers: Callable[..., Any] | None = None, compute: Callable[..., Any] | None = None,
         beside: Callable[..., Any] | None = None,
         gradients: tuple[Gradient, Gradient] | None = None,

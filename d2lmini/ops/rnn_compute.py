@@ -41,7 +41,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.core import Shape
 from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.products import matmul
-from d2lmini.ops.scalar_cache import at_least, fit
+from d2lmini.ops.scalar_cache import maximum_scalar, scalars
 
 #: Slopes of several steps are computed in chunks of about this many numbers.
 GRAIN = 1 << 17
@@ -209,7 +209,7 @@ class Relu(Tanh):
     """h' = max(a + c, 0)."""
 
     def activate(self, y: Any) -> None:
-        at_least(self.xp, y, 0, y)
+        maximum_scalar(self.xp, y, 0, y)
 
     def slope(self, y: Any, out: Any) -> None:
         self.xp.greater(y, 0, out=out)
@@ -233,7 +233,7 @@ class LSTM(Layer):
         H = y.shape[1]
         i, f, g, o = (gates[:, k * H : k * H + H] for k in range(4))
         # The sigmoid of x is (1 + tanh(x / 2)) / 2: one pass of tanh computes all four gates.
-        half, first = fit[xp][gates.dtype][0.5], gates[:, : 2 * H]
+        half, first = scalars[xp][gates.dtype][0.5], gates[:, : 2 * H]
         first *= half
         o *= half
         xp.tanh(gates, out=gates)
@@ -287,7 +287,7 @@ class GRU(Layer):
         xp.add(c[:, cut:], w.h2h_bias[cut:], out=share)
         # The op `sigmoid` does not serve: NumPy 2.4 computes np.negative(x, out=x) wrongly where x
         # is one column of four.
-        number = fit[xp][rz.dtype]
+        number = scalars[xp][rz.dtype]
         rz *= number[-1]
         xp.exp(rz, out=rz)
         rz += number[1]

@@ -2,15 +2,15 @@
 
 >>> import numpy as np
 >>> uint8 = np.dtype("uint8")
->>> fit[np][uint8][300], limit[np][uint8][300]
+>>> scalars[np][uint8][300], clamped_scalars[np][uint8][300]
 (array(44, dtype=uint8), array(255, dtype=uint8))
 
 There are two tables, `table[xp][dtype][number]`, of 0-d arrays (for CuPy: of NumPy scalars):
 
-    fit    for arithmetic and comparisons: floats are rounded, integers are cut towards zero and
-           wrap around, as in MXNet
-    limit  for upper and lower limits: a number outside the range of the dtype is clipped to it, and
-           -0.0 is 0.0
+    scalars          for arithmetic and comparisons: floats are rounded, integers are cut towards
+                     zero and wrap around, as in MXNet
+    clamped_scalars  for upper and lower limits: a number outside the range of the dtype is clipped
+                     to it, and -0.0 is 0.0
 
 Next to bools a number is an int64, next to bfloat16, whose ops compute in float32, a float32.
 
@@ -18,12 +18,12 @@ Operations on an array and a number are the most frequent ones on tiny arrays. T
 faster than plain Python numbers would be: NumPy takes 0.3 us less for a 0-d array of the right
 dtype than for a number whose dtype it must determine, and a look-up takes 0.1 us.
 
-`at_least` and `at_most`, the maximum and the minimum of an array and a number, are as fast as those
-of two arrays:
+`maximum_scalar` and `minimum_scalar`, the maximum and the minimum of an array and a number, are as
+fast as those of two arrays:
 
->>> at_least(np, np.array([-1.5, 2.0, np.nan]), 0)
+>>> maximum_scalar(np, np.array([-1.5, 2.0, np.nan]), 0)
 array([ 0.,  2., nan])
->>> at_most(np, np.arange(5, dtype="uint8"), 2)
+>>> minimum_scalar(np, np.arange(5, dtype="uint8"), 2)
 array([0, 1, 2, 2, 2], dtype=uint8)
 
 NumPy's `maximum` of two arrays uses SIMD instructions; with a single number it works element by
@@ -113,7 +113,7 @@ def _tables(kind: type[Numbers]) -> Table:
     return Table(lambda xp: Table(lambda dtype: kind(xp, _BESIDE.get(dtype.char, dtype))))
 
 
-fit, limit = _tables(Numbers), _tables(_Limits)
+scalars, clamped_scalars = _tables(Numbers), _tables(_Limits)
 
 
 # -- limits, repeated ------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ ROW = 4096
 
 def _level(key: tuple[np.dtype, Any, Shape]) -> np.ndarray:
     dtype, number, shape = key
-    one = limit[np][dtype][number]
+    one = clamped_scalars[np][dtype][number]
     array = np.full(shape, one, one.dtype)
     array.flags.writeable = False
     return array
 
 
-#: (dtype of the array, number, shape) -> the number, as `limit` has it, at every element.
+#: (dtype of the array, number, shape) -> the number, as `clamped_scalars` has it, at every element.
 _levels = Table(_level, most=200)
 
 
@@ -143,16 +143,16 @@ def _bound(ufunc: str, docstring: str) -> Callable[..., Any]:
             if data.size <= ROW:
                 return of_numpy(data, _levels[data.dtype, number, data.shape], out=out)
             return _by_rows(of_numpy, data, number, out)
-        return getattr(xp, ufunc)(data, limit[xp][data.dtype][number], out=out)
+        return getattr(xp, ufunc)(data, clamped_scalars[xp][data.dtype][number], out=out)
 
     bound.__doc__ = docstring
     return bound
 
 
-at_least = _bound(
+maximum_scalar = _bound(
     "maximum", "max(data, number), nan where data is; data's shape and dtype (int64 for bool)."
 )
-at_most = _bound(
+minimum_scalar = _bound(
     "minimum", "min(data, number), nan where data is; data's shape and dtype (int64 for bool)."
 )
 
@@ -161,7 +161,7 @@ def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:
     """The limit for an array of this shape: the number at every element if there are few."""
     if xp is np and prod(shape) <= ROW:
         return _levels[dtype, number, shape]
-    return limit[xp][dtype][number]
+    return clamped_scalars[xp][dtype][number]
 
 
 def _by_rows(ufunc: Any, data: np.ndarray, number: Any, out: np.ndarray | None) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
-from d2lmini.ops.scalar_cache import Numbers, fit
+from d2lmini.ops.scalar_cache import Numbers, scalars
 from d2lmini.ops.signature import Shape
 
 #: A unique number for each Spec and each cached set of attributes: the key under which a call finds
@@ -61,7 +61,7 @@ class Spec:
         if spec.nbytes >= 2**63:
             raise MXNetError(f"shape {shape} is too large for any memory")
         tiny = dtype.kind == "f" and spec.nbytes < SMALL
-        spec.scalar_cache = fit[np][dtype] if tiny else None
+        spec.scalar_cache = scalars[np][dtype] if tiny else None
         spec.number = new_number()
         if len(cls._known) >= 4096:
             cls._known.clear()

@@ -62,7 +62,7 @@ from d2lmini.ops.checks import check_numbers, refuse_gradient
 from d2lmini.ops.core import Op, Spec, op, registry
 from d2lmini.ops.create import cast_into, copy_values
 from d2lmini.ops.elementwise import Gradient, names_of
-from d2lmini.ops.scalar_cache import fit
+from d2lmini.ops.scalar_cache import scalars
 
 
 def numbers_only(data: Spec, **_attrs: Any) -> Spec:
@@ -145,20 +145,20 @@ unary("cbrt", "The cube root, also of negative numbers.", lambda g, y: g / (y * 
 def rsqrt(xp, data, *, out=None):
     """1 / sqrt(data); inf at 0, nan below."""
     root = xp.sqrt(data, out=out)
-    return xp.divide(fit[xp][data.dtype][1], root, out=out)
+    return xp.divide(scalars[xp][data.dtype][1], root, out=out)
 
 
 @pointwise("rcbrt", lambda g, y, data: g * (y / data) * (-1 / 3), flops=11)
 def rcbrt(xp, data, *, out=None):
     """1 / cbrt(data)."""
     root = xp.cbrt(data, out=out)
-    return xp.divide(fit[xp][data.dtype][1], root, out=out)
+    return xp.divide(scalars[xp][data.dtype][1], root, out=out)
 
 
 @pointwise("reciprocal", lambda g, y: -(g * (y * y)), onnx="Reciprocal")
 def reciprocal(xp, data, *, out=None):
     """1 / data."""
-    return xp.divide(fit[xp][data.dtype][1], data, out=out)
+    return xp.divide(scalars[xp][data.dtype][1], data, out=out)
 
 
 # -- exponentials and logarithms -----------------------------------------------------------------

@@ -54,7 +54,7 @@ def test_the_identity_leaves_every_number_as_it_is(family: Family):
 def test_a_number_is_as_an_array_of_it(family: Family):
     """On either side; the pass `canonicalize` exchanges one for the other, but for powers and
     limits, which do not know -0.0."""
-    for number in NUMBERS if family.numbers == "limit" else [*NUMBERS, 0.0]:
+    for number in NUMBERS if family.numbers == "clamped_scalars" else [*NUMBERS, 0.0]:
         full = np.full_like(SPECIAL, number)
         left = computed(family.reflected, SPECIAL, scalar=number)
         assert same(left, computed(family.broadcast, full, SPECIAL)), number
