@@ -238,9 +238,8 @@ class Checkpoint:
             self._trainer._prepare()
             store = self._trainer._kvstore
             self._rank, self._ranks = getattr(store, "rank", 0), getattr(store, "num_workers", 1)
-        if (
-            self._ranks > 1 and self._job is None
-        ):  # the Trainer's store accepts only numbers as keys
+        # The Trainer's store accepts only numbers as keys.
+        if self._ranks > 1 and self._job is None:
             self._job = kv.create("dist_sync")
 
     def _meet(self) -> None:
