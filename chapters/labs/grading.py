@@ -182,7 +182,7 @@ def _covers(trace: Trace, other: Wait, wait: Wait) -> bool:
     if wait.target is None or wait.kind == "wait_to_write":
         return other.target is None and other.pushed >= wait.pushed
     copy = _own_copy(trace, wait)
-    numbers = (trace.needs(copy) or (0,)) if copy else (wait.operation,)
+    numbers = (trace.true_dependencies(copy) or (0,)) if copy else (wait.operation,)
     if other.target is None:
         return other.pushed >= max(numbers)
     if not max(numbers):

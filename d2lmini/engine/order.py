@@ -1,8 +1,8 @@
 """The order of operations, derived from what each operation read and wrote.
 
-The rule is the engine's own: readers run together, a writer runs alone. A reader *needs* the
-operation that made the value. A writer of an existing array also comes after the readers of the old
-value; it *makes room*, without needing a value.
+The rule is the engine's own: readers run together, a writer runs alone. A reader comes after the
+operation that made the value: a *true dependency*. A writer of an existing array also comes after
+the readers of the old value, without needing a value: an *anti-dependency*.
 
 >>> from d2lmini import nd, profile
 >>> with profile() as trace:
@@ -10,7 +10,7 @@ value; it *makes room*, without needing a value.
 ...     b = a + 1
 ...     c = b * 2
 ...     a[:] = c
->>> order_of(trace.operations)          # (needs, makes room for) of each operation
+>>> order_of(trace.operations)          # (true, anti) of each operation
 [((), ()), ((1,), ()), ((2,), ()), ((3,), (2,))]
 >>> drop_implied(order_of(trace.operations))[3]
 ({3}, set())
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 
 from d2lmini.engine.operation import Operation
 
-#: Numbers of operations: those whose results an operation needs, those it only makes room for.
+#: Numbers of operations: an operation's true dependencies, its anti-dependencies.
 Before = tuple[tuple[int, ...], tuple[int, ...]]
 Edge = tuple[int, int]
 
@@ -42,16 +42,16 @@ class Ordering:
         """The dependencies of `operation`, the next operation."""
         writer, readers = self.writer, self._readers
         reads = set(operation.reads)
-        needs = {writer.get(serial, 0) for serial in reads}
-        room: set[int] = set()
+        true = {writer.get(serial, 0) for serial in reads}
+        anti: set[int] = set()
         for serial in operation.writes:
-            room.update(readers.pop(serial, ()) or (writer.get(serial, 0),))
+            anti.update(readers.pop(serial, ()) or (writer.get(serial, 0),))
             writer[serial] = operation.number
         for serial in reads.difference(operation.writes):
             readers.setdefault(serial, set()).add(operation.number)
-        needs -= {0, operation.number}
-        room -= {0, operation.number} | needs
-        return tuple(sorted(needs)), tuple(sorted(room))
+        true -= {0, operation.number}
+        anti -= {0, operation.number} | true
+        return tuple(sorted(true)), tuple(sorted(anti))
 
     def forget(self, operation: Operation) -> None:
         """`operation` ended long ago: no further operation is said to depend on it."""
@@ -73,21 +73,21 @@ def order_of(operations: Iterable[Operation]) -> list[Before]:
 
 
 def drop_implied(order: Sequence[Before]) -> list[tuple[set[int], set[int]]]:
-    """The dependencies without implied ones: an operation that comes after another anyway need not
-    also make room for it. For the first thousands of a trace: quadratic in bits."""
+    """The dependencies without implied ones: an operation that comes after another anyway has no
+    anti-dependency on it. For the first thousands of a trace: quadratic in bits."""
     comes_after = [0]  # bit n: comes after operation n, directly or not
     found = []
-    for needs, room in order:
+    for true, anti in order:
         bits = 0
-        for k in needs:
+        for k in true:
             bits |= (comes_after[k] if k < len(comes_after) else 0) | 1 << k
         left: set[int] = set()
-        for k in reversed(room):
+        for k in reversed(anti):
             if not bits >> k & 1:
                 left.add(k)
                 bits |= comes_after[k] | 1 << k
         comes_after.append(bits)
-        found.append((set(needs), left))
+        found.append((set(true), left))
     return found
 
 
@@ -99,7 +99,7 @@ def edges_of(after: Iterable[tuple[set[int], set[int]]]) -> dict[Edge, bool]:
     {(0, 1): True, (1, 2): False}
     """
     return {
-        (number - 1, at): number in needs
-        for at, (needs, room) in enumerate(after)
-        for number in sorted(needs | room)
+        (number - 1, at): number in true
+        for at, (true, anti) in enumerate(after)
+        for number in sorted(true | anti)
     }

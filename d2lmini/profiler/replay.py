@@ -358,7 +358,9 @@ def _durations(trace: Trace, new: list[Operation], link_gb_s: float | None) -> l
         ns_per_byte = fit_link(own)
         for old in own:
             i, here = old.number - 1, new[old.number - 1].ctx
-            if here != old.ctx and any(new[k - 1].ctx == here for k in trace.needs(old.number)):
+            if here != old.ctx and any(
+                new[k - 1].ctx == here for k in trace.true_dependencies(old.number)
+            ):
                 found[i] = 0
             elif link_gb_s is not None:
                 overhead_ns = max(old.run_ns - old.nbytes * ns_per_byte, 0.0)

@@ -15,7 +15,7 @@ own rule: readers together, a writer alone.
 ...     a += 1
 ...     c = a + b
 >>> for x in trace.operations:
-...     print(x, trace.needs(x.number), trace.makes_room(x.number))
+...     print(x, trace.true_dependencies(x.number), trace.anti_dependencies(x.number))
 1 _ones () ()
 2 _mul_scalar (1,) ()
 3 _plus_scalar (1,) (2,)
@@ -289,13 +289,13 @@ class Trace(Recorder):
             raise IndexError(f"operation {number}: there are 1 to {len(self.operations)}")
         return self.operations[number - 1]
 
-    def needs(self, number: int) -> tuple[int, ...]:
-        """The earlier operations whose results operation `number` uses."""
+    def true_dependencies(self, number: int) -> tuple[int, ...]:
+        """The earlier operations whose results operation `number` uses: it reads what they wrote."""
         return self.order[number - 1][0]
 
-    def makes_room(self, number: int) -> tuple[int, ...]:
+    def anti_dependencies(self, number: int) -> tuple[int, ...]:
         """The operations that precede operation `number` only because it writes where they read or
-        wrote."""
+        wrote; another name for the result would remove them."""
         return self.order[number - 1][1]
 
     def ordered(self, a: int, b: int) -> bool:

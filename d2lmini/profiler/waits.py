@@ -395,7 +395,7 @@ def _could_run(trace: Trace, number: int, wait: Wait, done_ns: int) -> bool:
         number == wait.operation or trace.ordered(number, wait.operation)
     ):  # the wait was for this, too
         return False
-    before = (*trace.needs(number), *trace.makes_room(number))
+    before = (*trace.true_dependencies(number), *trace.anti_dependencies(number))
     return all(n <= wait.pushed and trace[n].ended_ns < done_ns for n in before)
 
 

@@ -140,7 +140,7 @@ def test_a_copy_on_the_stream_of_the_kernels_cannot_overlap(tmp_path):
     trace = generated("prefetched-copy", tmp_path)
     for copy in [o for o in trace.operations if o.is_copy]:
         # The kernel that waits for the event needs the copy.
-        assert copy.number in trace.needs(copy.number + 1)
+        assert copy.number in trace.true_dependencies(copy.number + 1)
     assert trace.account().causes[0] == "transfer"
 
 

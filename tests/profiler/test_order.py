@@ -21,7 +21,7 @@ def test_readers_come_after_the_writer_and_a_writer_after_the_readers(engine_kin
         x[:] = 0  # 4 has to be done with it
         b[0] = c[1]  # the rest of b stays, so it is read
         b += b
-    assert [trace.needs(number) for number in range(1, 8)] == [
+    assert [trace.true_dependencies(number) for number in range(1, 8)] == [
         (), (), (), (1, 3), (), (1, 2), (6,),
     ]  # fmt: skip
     lines = text_of(trace).splitlines()

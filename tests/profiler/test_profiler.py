@@ -28,7 +28,10 @@ def in_order(trace: Trace) -> None:
         assert trace.begin_ns <= each.pushed_ns <= each.ready_ns <= each.began_ns
         assert each.began_ns <= each.ended_ns <= trace.end_ns
         assert each.worker and each.failure is None and each.site is not None
-        for before in (*trace.needs(each.number), *trace.makes_room(each.number)):
+        for before in (
+            *trace.true_dependencies(each.number),
+            *trace.anti_dependencies(each.number),
+        ):
             assert trace[before].ended_ns <= each.began_ns, (each, trace[before])
 
 
@@ -45,7 +48,7 @@ def test_an_operation_is_known_from_its_push_to_its_end(engine_kind):
     assert dot.line == "b = nd.dot(a, a.T)  # here" and dot.thread == "MainThread"
     assert (dot.flops, dot.nbytes) == (2 * 20 * 20 * 30, 4 * (600 + 600 + 400))
     assert dot.place == "cpu" and not dot.is_copy and dot.priority == 0
-    assert trace.needs(3) == (1, 2) and trace.makes_room(3) == ()
+    assert trace.true_dependencies(3) == (1, 2) and trace.anti_dependencies(3) == ()
     assert [(wait.kind, wait.operation) for wait in trace.waits] == [("wait_to_read", 3)]
     assert trace.seconds == (trace.end_ns - trace.begin_ns) / 1e9 > 0
     assert trace.workers["cpu"] == engine.current.workers
@@ -84,9 +87,13 @@ def test_profiles_can_be_nested():
         with profile() as inner:
             b = a + 1
         c = b * 2
-    assert names(inner) == ["_plus_scalar"] and inner.needs(1) == ()
+    assert names(inner) == ["_plus_scalar"] and inner.true_dependencies(1) == ()
     assert names(outer) == ["_ones", "_plus_scalar", "_mul_scalar"]
-    assert outer.needs(2) == (1,) and outer.needs(3) == (2,) and c.shape == (300, 300)
+    assert (
+        outer.true_dependencies(2) == (1,)
+        and outer.true_dependencies(3) == (2,)
+        and c.shape == (300, 300)
+    )
     # Of the inner one's waits the outer knows, of its own it does not speak.
     assert "end of profile" in [wait.kind for wait in outer.waits] and not inner.waits
     assert all("with profile() as inner" in wait.where for wait in outer.waits), outer.waits
