@@ -290,7 +290,7 @@ class Trace(Recorder):
         return self.operations[number - 1]
 
     def true_dependencies(self, number: int) -> tuple[int, ...]:
-        """The earlier operations whose results operation `number` uses: it reads what they wrote."""
+        """The earlier operations that wrote what operation `number` reads."""
         return self.order[number - 1][0]
 
     def anti_dependencies(self, number: int) -> tuple[int, ...]:
