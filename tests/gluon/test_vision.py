@@ -246,6 +246,21 @@ def test_compose_takes_blocks_and_functions():
     assert T.Compose([])(y) is y
 
 
+@pytest.mark.parametrize("width, height", [(5, 4), (17, 6), (3, 13), (8, 6)])
+def test_resize_is_linear_between_the_centres_of_pixels(width, height):
+    def stretched(row: np.ndarray, size: int) -> np.ndarray:
+        n = len(row)
+        return np.interp((np.arange(size) + 0.5) * n / size - 0.5, range(n), row)
+
+    image = rng.random((6, 8, 3))
+    expected = np.apply_along_axis(stretched, 0, image, height)
+    expected = np.apply_along_axis(stretched, 1, expected, width)
+    found = T.Resize((width, height))(picture(image.astype("float32"))).asnumpy()
+    assert np.allclose(found, expected, atol=1e-6)
+    rounded = T.Resize((width, height))(picture((255 * image).astype("uint8"))).asnumpy()
+    assert abs(rounded - 255 * expected).max() <= 1.5  # half of it is from the picture's rounding
+
+
 BATCHES = [
     T.ToTensor(), T.Resize(5), T.Resize((5, 9)), T.CenterCrop(4),
     T.Resize(7, keep_ratio=True), T.Compose([T.ToTensor(), T.Normalize(0.3, 0.2)]),
