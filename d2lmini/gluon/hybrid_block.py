@@ -289,6 +289,8 @@ class Layer(Declared, HybridBlock):
 
     def __init__(self, *args: Any, **kwargs: Any):
         _, more = self._take(args, kwargs)
+        for name in more.keys() - {"prefix", "params"}:
+            raise TypeError(f"{type(self).__name__}(): got an unexpected keyword argument {name!r}")
         super().__init__(**more)
         with self.name_scope():
             self._build()

@@ -91,7 +91,7 @@ def fresh(build):
 @pytest.mark.parametrize(
     ("build", "error", "words"),
     [
-        ("nn.Dense(4, foo=1)", TypeError, "foo"),
+        ("nn.Dense(4, foo=1)", TypeError, r"^Dense\(\): .* 'foo'"),
         ("nn.Conv2D(4, (1, 2, 3))", AssertionError, "kernel_size must be a number or a list of 2"),
         ("nn.Conv1D(4, 'a')", AssertionError, "kernel_size .* 'a'"),
         ("nn.Conv1D(4, 3, layout='NCHW')", AssertionError, "Only supports 'NCW' layout"),
