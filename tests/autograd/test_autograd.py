@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lmini import autograd, engine, nd
+from d2lmini import np as np_arrays
 from d2lmini.base import MXNetError
 
 
@@ -282,6 +283,45 @@ def test_function_that_gives_the_wrong_gradients_is_told(result, message: str):
     with pytest.raises(MXNetError, match="Gives.backward.*" + message):
         through(given_back(result))
     assert modes() == (False, False)
+
+
+class Noted(autograd.Function):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, x):
+        return x * 2
+
+    def backward(self, g):
+        self.seen.append((type(g), modes()))
+        return g * 2
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_function_is_called_in_the_mode_that_grad_is_told(train):
+    function, x = Noted(), leaf([1, 2])
+    with autograd.record():
+        y = function(x)
+    (g,) = autograd.grad([y], [x], train_mode=train)
+    assert function.seen == [(nd.NDArray, (False, train))] and values(g) == [[2, 2]]
+
+
+def test_function_of_np_arrays_is_given_np_arrays():
+    function, x = Noted(), np_arrays.array([1.0, 2.0])
+    x.attach_grad()
+    with autograd.record():
+        y = function(x)
+    y.backward(np_arrays.array([1.0, 3.0]))
+    assert function.seen == [(np_arrays.ndarray, (False, True))] and values(x.grad) == [[2, 6]]
+
+
+def test_a_head_gradient_of_another_shape_is_reshaped():
+    x = leaf([[1], [2]])
+    with autograd.record():
+        y = x * x
+    y.backward(nd.array([1, 10]))
+    assert values(x.grad) == [[[2], [40]]]
 
 
 # -- contexts and threads --------------------------------------------------------------------------

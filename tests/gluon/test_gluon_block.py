@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from d2lmini import autograd, nd
+from d2lmini import autograd, nd, sym
 from d2lmini.gluon import Block, HybridBlock, nn
 
 
@@ -150,3 +150,31 @@ def test_copies_and_pickles():
     unready = pickle.loads(pickle.dumps(mlp(2)))
     unready.initialize()
     assert unready(nd.ones((1, 3))).shape == (1, 2)
+
+
+# -- names of Symbols ------------------------------------------------------------------------------
+
+
+class Doubled(HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.relu(x) * 2
+
+
+class Outer(HybridBlock):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.inner = Doubled()
+            self.dense = nn.Dense(2, in_units=3)
+
+    def hybrid_forward(self, F, x):
+        return F.exp(self.dense(self.inner(x)))
+
+
+def test_symbols_are_named_after_the_blocks_that_make_them():
+    """The names are MXNet's."""
+    y = Outer(prefix="outer_")(sym.var("x"))
+    assert y.get_internals().list_outputs() == [
+        "x", "outer_inner0_relu0_output", "outer_inner0__mulscalar0_output",
+        "outer_dense0_weight", "outer_dense0_bias", "outer_dense0_fwd_output", "outer_exp0_output",
+    ]  # fmt: skip
