@@ -175,6 +175,6 @@ def test_symbols_are_named_after_the_blocks_that_make_them():
     """The names are MXNet's."""
     y = Outer(prefix="outer_")(sym.var("x"))
     assert y.get_internals().list_outputs() == [
-        "x", "outer_inner0_relu0_output", "outer_inner0__mulscalar0_output",
+        "x", "outer_doubled0_relu0_output", "outer_doubled0__mulscalar0_output",
         "outer_dense0_weight", "outer_dense0_bias", "outer_dense0_fwd_output", "outer_exp0_output",
     ]  # fmt: skip
