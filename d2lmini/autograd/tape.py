@@ -233,20 +233,18 @@ def overwritten(node: Node, spec: Spec, cell: list[Any]) -> MXNetError:
 
 def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
-    while recording, when an input has a node. `outs` are all its outputs, including those that
-    only backward sees."""
-    if modes.noting is not None:
-        modes.noting.note(inputs, op.mutated(len(inputs), attrs))
+    while recording. `outs` are all its outputs, including those that only backward sees."""
     parents: list[Entry | None] = []
     for x in inputs:  # (a comprehension would cost a call)
         entry = None if x is None else x._node
         if entry is not None and entry[0].parents is None:
             tell_of_constants(op.name, inputs)
-            parents = [None if x is None else history(x) for x in inputs]
-            if not any(parents):
-                return
-            break
+            entry = None
         parents.append(entry)
+    if not any(parents):
+        return
+    if modes.noting is not None:
+        modes.noting.note(inputs, op.mutated(len(inputs), attrs))
     node = new(OpNode)
     node.op = op
     node.placing = op.placing
@@ -263,30 +261,20 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         node.outputs = tuple([y._spec for y in outs])
         for i, y in enumerate(outs):
             y._node = (node, i)
-    node.saved = saved = []
+    node.saved = saved = op.saved_of(inputs, outs)
     node.cells = cells = []
-    for place, part in op.keeps:
-        kept: Any
+    for i, (place, part) in enumerate(op.keeps):
+        kept: Any = saved[i]
         cell: Any = None
-        if place != Y and not op.variadic:
-            kept = inputs[place] if place < len(inputs) else None
-            if kept is not None:
-                if part is None:
-                    cell = cell_of(kept)
-                else:
-                    kept = getattr(kept, part)
-        else:
-            kept = outs if place == Y else inputs
-            if part is not None:
-                kept = [getattr(x, part) for x in kept]
-            else:
+        if part is None and kept is not None:
+            if type(kept) is list:
                 # An alias without node, because a node must not hold itself.
-                kept = [y._alias(None) for y in kept] if place == Y else list(kept)
+                kept = saved[i] = [y._alias(None) for y in kept] if place == Y else kept
                 cell = tuple([cell_of(x) for x in kept])
-            if place == Y and len(outs) == 1:
-                kept = kept[0]
-                cell = cell and cell[0]
-        saved.append(kept)
+            else:
+                cell = cell_of(kept)
+                if place == Y:
+                    saved[i] = kept._alias(None)
         cells.append(cell)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]

@@ -39,7 +39,7 @@ from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import lock
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ndarray.compute import OpTask, array_of
-from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of, ufunc_plan
+from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, Value, modes, registry
 
@@ -139,8 +139,8 @@ def apply(
                 if not inlined & 63:
                     pool.review()
                 if watched:
-                    known = ufunc_plan(op, inputs, attrs) if plan is None else plan
-                    _tell(known, x._ctx, inputs, (chunk,), begin_ns)
+                    plan = plan or plan_of(op, [x._spec for x in inputs], attrs)
+                    _tell(plan, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
     array = new(kind)  # `wrap` inlined: saves a call on every small operation
@@ -186,16 +186,9 @@ def apply_any(
             results = run_inline(plan, inputs, where, outs, attrs)
             if results is not None:
                 if modes.recording:
-                    _record(op, inputs, attrs, results)
+                    autograd.record_op(op, inputs, attrs, results)
                 return results[0]
     return queue(op, inputs, attrs, out, ctx, plan)
-
-
-def _record(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
-    """Put the call on the tape if an input has a history."""
-    for x in inputs:
-        if x is not None and x._node is not None:
-            return autograd.record_op(op, inputs, attrs, outs)
 
 
 def kind_of(inputs: Sequence[Any]) -> type:
@@ -431,7 +424,7 @@ def queue(
     task = OpTask(op, operands, outputs, attrs, ctx, plan, tuple(reads), tuple(writes))
     engine.current.push(task)
     if modes.recording:
-        _record(op, inputs, attrs, outs)
+        autograd.record_op(op, inputs, attrs, outs)
     return outs[0] if shown == 1 else outs[:shown]
 
 

@@ -136,7 +136,7 @@ def copyto(source: Any, target: Any) -> Any:
     if not whole:
         task.reads += (target._chunk,)
     engine.current.push(task)
-    if modes.recording and source._node is not None:
+    if modes.recording:
         autograd.record_op(op, (source,), {"dtype": dtype}, [target])
     return target
 

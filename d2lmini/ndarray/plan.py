@@ -194,15 +194,6 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
         return None
 
 
-def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan:
-    """The plan of a ufunc on arrays of one spec; the same for every scalar operand."""
-    key = -len(inputs), inputs[0]._spec.number
-    plan: CallPlan | None = op.plans.get(key)
-    if plan is None:
-        plan = op.plans[key] = plan_of(op, [x._spec for x in inputs], attrs)
-    return plan
-
-
 def _make(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     inferred = infer(op, specs, attrs)
     outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)

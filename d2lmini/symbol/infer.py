@@ -70,12 +70,13 @@ _shape = converter_of("Shape")
 
 
 def _to_fixed_point(
-    entries: Sequence[Entry], of_variable: Callable[[Node], Any], visit: Callable[..., None]
+    entries: Sequence[Entry], given: Mapping[Node, Any], fact: str, visit: Callable[..., None]
 ) -> dict[Entry, Any]:
-    """What is known of all outputs in the graph. visit: (node, known) adds what follows from one
-    node. MXNetError, with the node and its line, for a contradiction."""
+    """What is known of all outputs in the graph, from what is `given` of some variables and from
+    the labels of the others. fact: 'shape' or 'dtype'. visit: (node, known) adds what follows from
+    one node. MXNetError, with the node and its line, for a contradiction."""
     nodes = topological(entries)
-    known = {(node, 0): of_variable(node) for node in nodes if node.op is None}
+    known = {(v, 0): given.get(v) or _fact_of(v, fact) for v in nodes if v.op is None}
     calls = [node for node in nodes if node.op is not None]
     before: dict[Entry, Any] | None = None
     while known != before:
@@ -92,6 +93,26 @@ def _to_fixed_point(
     return known
 
 
+#: How to read what the label of a variable says of it; None: nothing.
+_READERS: dict[str, Callable[[str], Any]] = {
+    "shape": lambda text: _shape(text) or None,
+    "dtype": lambda text: dtype_of(int(text[:3])),  # MXNet writes -1 for an unknown dtype
+}
+
+
+def _fact_of(variable: Node, fact: str) -> Any:
+    """The shape or dtype of a variable that its graph or its label tells."""
+    if variable.specs is not None:
+        return getattr(variable.specs[0], fact)
+    label = variable.labels.get(f"__{fact}__")
+    try:
+        return label and _READERS[fact](label)
+    except ValueError:
+        raise MXNetError(
+            f"{variable.name[:100]!r} has the label __{fact}__={label[:100]!r}"
+        ) from None
+
+
 def _names(node: Node) -> Sequence[str]:
     """A name for each input of a node."""
     n = len(node.inputs)
@@ -101,25 +122,11 @@ def _names(node: Node) -> Sequence[str]:
 # -- shapes ----------------------------------------------------------------------------------------
 
 
-class Sure(tuple):
-    """The shape of an output that follows from known inputs: a 0 is the size, not an unknown."""
-
-
 def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
     """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
     apply to variables without a given shape. MXNetError, with the node and its line, for a
     contradiction."""
-    return _to_fixed_point(entries, lambda node: known.get(node) or _label_shape(node), _visit)
-
-
-def _label_shape(node: Node) -> Partial:
-    if node.specs is not None:
-        return node.specs[0].shape
-    text = node.labels.get("__shape__") or "()"
-    try:
-        return _shape(text) or None
-    except ValueError:
-        raise MXNetError(f"{node.name[:100]!r} has the label __shape__={text[:100]!r}") from None
+    return _to_fixed_point(entries, known, "shape", _visit)
 
 
 def _visit(node: Node, found: dict[Entry, Partial]) -> None:
@@ -155,8 +162,7 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(map(is_known, shapes)):
-        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
-        return list(map(kind, _infer_with(node, shapes, 0)))
+        return _infer_with(node, shapes, 0)
     found = []
     for size in TRIES:
         with suppress(MXNetError):  # it may be due to the substituted size
@@ -206,11 +212,9 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
 
 
 def evaluate(
-    entries: Sequence[Entry],
-    values: Mapping[Node, Any],
-    ctx: Context | None = None,
+    entries: Sequence[Entry], values: Mapping[Node, Any], ctx: Context | None = None,
     keys: Sequence[Any] = (),
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """The values of `entries`, given those of the variables: all NDArrays, or all Symbols.
 
     ctx: the context of arrays made without inputs. keys: what the nodes of a trace draw with.
@@ -268,20 +272,7 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
 
 def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry, Any]:
     """Dtypes of all outputs in the graph as far as they follow from those of some variables."""
-    return _to_fixed_point(
-        entries,
-        lambda node: known.get(node) or (node.specs[0].dtype if node.specs else label_dtype(node)),
-        _visit_dtypes,
-    )
-
-
-def label_dtype(node: Node) -> Any:
-    """The dtype in the label of a variable; None without one."""
-    label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for an unknown dtype
-    dtype = dtype_of(int(label)) if label.isdecimal() and len(label) < 3 else None
-    if dtype is None and label != "-1":
-        raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
-    return dtype
+    return _to_fixed_point(entries, known, "dtype", _visit_dtypes)
 
 
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
@@ -387,14 +378,12 @@ def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
 
     MXNetError for an unknown name and for contradicting shapes, with the node and its line.
     """
-    results = _shapes(self, args, kwargs)
-    results = _or_warn(self, results, lambda s: is_known(s) or isinstance(s, Sure), "shape")
-    return tuple([part and [tuple(s) for s in part] for part in results])
+    return _or_warn(self, _shapes(self, args, kwargs), is_known, "shape")
 
 
 def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """Like `infer_shape`, as far as known: () for an unknown shape, 0 for an unknown size."""
-    return tuple([[tuple(s or ()) for s in part] for part in _shapes(self, args, kwargs)])
+    return tuple([[s or () for s in part] for part in _shapes(self, args, kwargs)])
 
 
 def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:

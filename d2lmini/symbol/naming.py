@@ -64,34 +64,21 @@ from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
 from d2lmini.ops.elementwise import FAMILIES
 
 
-class _ThreadState(threading.local):
-    """Per thread: the current scope of a class, at first one of its own."""
+class Current(threading.local):
+    """The attribute `current` of a class of scopes: the scope of this thread, at first one of its
+    own. Subclasses share it."""
 
     def __init__(self, kind: type):
         self.scope = kind()
 
-
-class PerThread(type):
-    """Metaclass of scopes: `current` is this thread's scope of the class; it can be assigned."""
-
-    _thread_state: Any
-
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]):
-        super().__init__(name, bases, namespace)
-        if bases == (Scope,):  # subclasses share it
-            cls._thread_state = _ThreadState(cls)
-
-    @property
-    def current(cls) -> Any:
-        return cls._thread_state.scope
-
-    @current.setter
-    def current(cls, scope: Any) -> None:
-        cls._thread_state.scope = scope
+    def __get__(self, scope: Any, kind: type) -> Any:
+        return self.scope
 
 
-class NameManager(Scope, metaclass=PerThread):
+class NameManager(Scope):
     """Names by kind and number. A new scope starts its own count."""
+
+    current: Any
 
     def __init__(self) -> None:
         self._counter: dict[str, int] = {}
@@ -103,8 +90,11 @@ class NameManager(Scope, metaclass=PerThread):
         return next_name(self._counter, hint)
 
     def _begin(self, undo: Undo) -> NameManager:
-        swap(undo, NameManager, "current", self)
+        swap(undo, vars(NameManager)["current"], "scope", self)
         return self
+
+
+NameManager.current = Current(NameManager)
 
 
 def next_name(counter: dict[str, int], hint: str) -> str:
@@ -192,8 +182,10 @@ def check_labels(given: Mapping[str, Any]) -> None:
             raise ValueError(f"attributes are strings, got {name}={value!r}")
 
 
-class AttrScope(Scope, metaclass=PerThread):
+class AttrScope(Scope):
     """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
+
+    current: Any
 
     def __init__(self, **labels: str):
         check_labels(labels)
@@ -207,8 +199,11 @@ class AttrScope(Scope, metaclass=PerThread):
 
     def _begin(self, undo: Undo) -> AttrScope:
         swap(undo, self, "_attr", {**AttrScope.current._attr, **self._attr})
-        swap(undo, AttrScope, "current", self)
+        swap(undo, vars(AttrScope)["current"], "scope", self)
         return self
+
+
+AttrScope.current = Current(AttrScope)
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:

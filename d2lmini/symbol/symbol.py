@@ -234,9 +234,12 @@ class Symbol(Fluent):
         return type(self)(self._entries[key])
 
     # Called only for missing attributes.
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in ("bind", "simple_bind"):
+            addons.find("Symbol.bind")  # it adds them to the class
+            return getattr(self, name)
         if name == "_chunk":  # the memory: the caller expects an array
             raise NotImplementedForSymbol(
                 "being written into an array, or used without operations,"
@@ -272,34 +275,17 @@ def _refuse(what: str) -> Callable[..., NoReturn]:
     return method
 
 
-def _from_executor(name: str) -> Callable[..., Any]:
-    """A method of `compat.executor`: the first call imports it, and it replaces the method."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        addons.find("Symbol.bind")
-        return getattr(self, name)(*args, **kwargs)
-
-    method.__doc__ = f"`{name}` of `compat.executor`, which it loads."
-    return method
-
-
 for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
     copyto __bool__ __float__ __int__ __index__""".split():
     setattr(Symbol, _name, _refuse(_name.strip("_")))
-for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
-    setattr(Symbol, _name, _from_executor(_name))
 del _name
 
 
 def apply_op(
-    op: Op,
-    inputs: tuple,
-    attrs: dict[str, Any],
-    name: str,
-    labels: dict[str, str] | None = None,
-    given: Mapping[str, str] | None = None,
-) -> Any:
+    op: Op, inputs: tuple, attrs: dict[str, Any], name: str,
+    labels: dict[str, str] | None = None, given: Mapping[str, str] | None = None,
+) -> Any:  # fmt: skip
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
     typed graph shapes and dtypes are checked here. given: the attributes that the user gave, as
     text. TypeError for an array, except while a plain `forward` is traced."""
