@@ -63,6 +63,7 @@ class Node:
     #: In place of `gradients`: (parts, gs, graph, needs, places) -> None, adds to the parts of the
     #: gradients of the parents.
     walk: Any = None
+    grad: Any = None  # of a leaf: the array that has the gradient
     fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any

@@ -22,6 +22,7 @@ and is kept on the outputs' Vars.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from math import inf
 from time import perf_counter_ns
 from typing import Any
@@ -294,13 +295,14 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
 def _allocated(
     specs: Sequence[Spec], outs: Sequence[Any], pool: Pool
 ) -> tuple[Sequence[Chunk | None], Sequence[np.ndarray | None]]:
-    """New memory for the outputs that are not tiny, as chunks and as arrays (lock held)."""
-    chunks: list[Chunk | None] = [None] * len(specs)
-    places: list[np.ndarray | None] = [None] * len(specs)
-    for i, spec in enumerate(specs):
-        if spec.nbytes >= SMALL and (i >= len(outs) or outs[i] is None):
-            chunk = chunks[i] = Chunk(pool, spec.nbytes)
-            places[i] = chunk.allocate(spec.shape, spec.dtype)
+    """New memory for the outputs that are not tiny and not in `outs`, as chunks and as arrays (lock
+    held)."""
+    chunks: list[Chunk | None] = []
+    places: list[np.ndarray | None] = []
+    for out, spec in zip_longest(outs, specs):
+        chunk = Chunk(pool, spec.nbytes) if out is None and spec.nbytes >= SMALL else None
+        chunks.append(chunk)
+        places.append(None if chunk is None else chunk.allocate(spec.shape, spec.dtype))
     return chunks, places
 
 
@@ -314,25 +316,20 @@ def _enter(
     held = signals.hold() if len(outs) > 1 else None
     try:
         arrays: list[Any] = []
-        for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
-            if chunk is not None:
-                chunk.filled = True
-                arrays.append(wrap(chunk, spec, ctx, kind=kind))
-            elif i < len(outs) and outs[i] is not None:
-                out = outs[i]
+        for out, result, spec, chunk in zip_longest(outs, results, specs, chunks):
+            if out is not None:
                 chunk = out._chunk
                 chunk.version += 1
-                if chunk.weight:  # `out` is a part of this chunk
-                    chunk.filled = True
                 place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
                 place[...] = result
-                arrays.append(out)
-            else:
+            elif chunk is None:
                 chunk = Chunk(pool, spec.nbytes)
                 chunk.data = result
                 chunk.spec = spec
                 pool.live += spec.nbytes
-                arrays.append(wrap(chunk, spec, ctx, kind=kind))
+            if chunk.weight:  # also if `out` is a part of this chunk
+                chunk.filled = True
+            arrays.append(wrap(chunk, spec, ctx, kind=kind) if out is None else out)
     finally:
         if held is not None:
             signals.release(held)

@@ -32,7 +32,7 @@ from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ndarray.exchange import from_dlpack, load, load_frombuffer, save
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Op, Spec, as_dtype, invoke, registry
+from d2lmini.ops.core import Op, Spec, as_dtype, registry
 from d2lmini.ops.fluent import FUNCTIONS
 from d2lmini.ops.signature import name_function, python_signature
 
@@ -196,13 +196,7 @@ def onehot_encode(indices: Any, out: Any) -> Any:
     The older form of `one_hot`. A number outside gives a row of zeros. MXNetError when the shapes
     do not fit; unlike in MXNet any dtype is allowed.
     """
-    if out.ndim != 2 or indices.shape != out.shape[:1]:
-        raise MXNetError(
-            f"onehot_encode: indices is {indices.shape}, out {out.shape}, need (N,) and (N, depth)"
-        )
-    one_hot = registry["one_hot"]
-    attrs = {**one_hot.defaults, "depth": out.shape[1], "dtype": out.dtype}
-    return invoke(one_hot, (indices,), attrs, out)
+    return registry["one_hot"](indices, depth=out.shape[-1], dtype=out.dtype, out=out)
 
 
 # -- namespaces ------------------------------------------------------------------------------------

@@ -161,13 +161,9 @@ def _offset(key: Key, shape: Shape) -> int | None:
     return offset
 
 
-def _is_mask(item: Any) -> bool:
-    return isinstance(item, np.ndarray) and item.dtype == bool
-
-
 def _axes_of(item: Any) -> int:
     """The number of axes for which an item stands."""
-    return item.ndim if _is_mask(item) else 1
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
 
 
 def _item(item: Any) -> Any:

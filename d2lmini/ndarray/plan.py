@@ -21,7 +21,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
-from d2lmini.ops.core import Bound, Op, Spec
+from d2lmini.ops.core import Bound, Op, Spec, as_specs
 from d2lmini.ops.kernels import kernel_for
 from d2lmini.ops.spec import Cost
 
@@ -60,16 +60,15 @@ class CallPlan:
         "simple", "small", "tiny", "__weakref__",
     )  # fmt: skip
 
-    def __init__(
-        self, op: Op, inputs: tuple[Spec, ...], attrs: dict[str, Any], outputs: tuple[Spec, ...],
-        predicted_us: float,
-    ):  # fmt: skip
+    def __init__(self, op: Op, inputs: Sequence[Spec], attrs: dict[str, Any]):
         self.op = op
         self.name = op.name
-        self.inputs = inputs
+        self.inputs = inputs = tuple(inputs)
         self.attrs = attrs
-        self.outputs = outputs
-        self.predicted_us = predicted_us
+        self.outputs = outputs = tuple(as_specs(infer(op, inputs, attrs)))
+        cost = op.cost(inputs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
+        rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
+        self.predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
         self.compute = kernel_for(op, "cpu", inputs, outputs)
         self.tiny = all([spec.nbytes < SMALL for spec in outputs])
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
@@ -147,14 +146,14 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     if op.outputs == 0:
         if "steps" in attrs:
             inputs += tuple([step.op for step in attrs["steps"]])
-        return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
+        return op.plans.get(inputs) or _keep(op, inputs, CallPlan(op, specs, attrs))
     key = _key_of(op, inputs, attrs)
     try:
         plan = op.plans.get(key)
     except TypeError:  # an attribute is not hashable
-        return _make(op, specs, attrs)
+        return CallPlan(op, specs, attrs)
     if plan is None:
-        plan = _keep(op, key, _make(op, specs, attrs))
+        plan = _keep(op, key, CallPlan(op, specs, attrs))
     return _keep(op, kept, plan) if kept else plan
 
 
@@ -194,16 +193,7 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
         return None
 
 
-def _make(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
-    inferred = infer(op, specs, attrs)
-    outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)
-    cost = op.cost(specs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
-    rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
-    predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
-    return CallPlan(op, tuple(specs), attrs, outputs, predicted_us)
-
-
-def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
+def infer(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> Any:
     """The result of `op.infer`, with errors prefixed with the op's name."""
     try:
         return op.infer(*specs, **attrs)

@@ -57,8 +57,6 @@ _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DENSE = 0
 _SPARSE = {1: "row_sparse", 2: "csr"}
 _MAX_NDIM = 64  # NumPy's own limit
-# The smallest record is a legacy one of shape (0,): ndim, one dim, context, type flag.
-_MIN_RECORD_BYTES = 20
 
 # The beginnings of other files that are passed to load by mistake.
 _FOREIGN = {
@@ -162,8 +160,8 @@ class _Reader:
     def fail(self, text: str) -> NoReturn:
         raise MXNetError(f"{self.label}, byte {self.field} ({self.part}): {text}")
 
-    def need(self, nbytes: int, what: str) -> None:
-        """Begin a field. Every reader of a size from the file checks the size here first."""
+    def take(self, nbytes: int, what: str) -> memoryview:
+        """The next field."""
         self.field = self.at
         left = len(self.content) - self.at
         if nbytes > left:
@@ -172,8 +170,6 @@ class _Reader:
                 "the file is cut short, damaged, or not a .params file"
             )
 
-    def take(self, nbytes: int, what: str) -> memoryview:
-        self.need(nbytes, what)
         self.at += nbytes
         return self.content[self.field : self.at]
 
@@ -195,7 +191,6 @@ def _read_list(r: _Reader) -> tuple[list[Entry], list[str]]:
         )
     r.unpack("<Q", "the reserved word")
     count = r.one("<Q", "the number of arrays")
-    r.need(count * _MIN_RECORD_BYTES, f"{count} arrays")
     entries = []
     for i in range(count):
         r.part = f"array {i}"

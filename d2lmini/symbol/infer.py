@@ -96,7 +96,7 @@ def _to_fixed_point(
 #: How to read what the label of a variable says of it; None: nothing.
 _READERS: dict[str, Callable[[str], Any]] = {
     "shape": lambda text: _shape(text) or None,
-    "dtype": lambda text: dtype_of(int(text[:3])),  # MXNet writes -1 for an unknown dtype
+    "dtype": lambda text: dtype_of(int(text)),  # MXNet writes -1 for an unknown dtype
 }
 
 
@@ -104,9 +104,9 @@ def _fact_of(variable: Node, fact: str) -> Any:
     """The shape or dtype of a variable that its graph or its label tells."""
     if variable.specs is not None:
         return getattr(variable.specs[0], fact)
-    label = variable.labels.get(f"__{fact}__")
+    label = variable.labels.get(f"__{fact}__", "")
     try:
-        return label and _READERS[fact](label)
+        return _READERS[fact](label) if label else None
     except ValueError:
         raise MXNetError(
             f"{variable.name[:100]!r} has the label __{fact}__={label[:100]!r}"
@@ -120,6 +120,10 @@ def _names(node: Node) -> Sequence[str]:
 
 
 # -- shapes ----------------------------------------------------------------------------------------
+
+
+class Sure(tuple):
+    """The shape of an output that follows from known inputs: a 0 is the size, not an unknown."""
 
 
 def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[Entry, Partial]:
@@ -162,7 +166,8 @@ def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
         return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
     if all(map(is_known, shapes)):
-        return _infer_with(node, shapes, 0)
+        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
+        return list(map(kind, _infer_with(node, shapes, 0)))
     found = []
     for size in TRIES:
         with suppress(MXNetError):  # it may be due to the substituted size
@@ -378,12 +383,14 @@ def infer_shape(self: Symbol, *args: Any, **kwargs: Any) -> Any:
 
     MXNetError for an unknown name and for contradicting shapes, with the node and its line.
     """
-    return _or_warn(self, _shapes(self, args, kwargs), is_known, "shape")
+    results = _shapes(self, args, kwargs)
+    results = _or_warn(self, results, lambda s: is_known(s) or isinstance(s, Sure), "shape")
+    return tuple([part and [tuple(s) for s in part] for part in results])
 
 
 def infer_shape_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """Like `infer_shape`, as far as known: () for an unknown shape, 0 for an unknown size."""
-    return tuple([[s or () for s in part] for part in _shapes(self, args, kwargs)])
+    return tuple([[tuple(s or ()) for s in part] for part in _shapes(self, args, kwargs)])
 
 
 def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:

@@ -82,17 +82,13 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
     for node in nodes:
         for entry in node.mutated:
             changes[entry] = changes.get(entry, 0) + 1
-        given = node.sources
-        always = () if node.op is None else node.op.always_written
-        record: dict[str, Any] = {
-            "op": "null" if node.op is None else node.op.mxnet_name,
-            "name": node.name,
-            "attrs": {**naming.attribute_texts(node, always), **_labels(node)},
-            "inputs": [[number[n], i, changes.get((n, i), 0)] for n, i in given],
-        }
-        if not record["attrs"]:
-            del record["attrs"]
-        written.append(record)
+        op = node.op
+        attrs = {} if op is None else naming.attribute_texts(node, op.always_written)
+        for label, text in sorted(node.labels.items()):
+            attrs[naming.encode_label(label, op is not None)] = text_of(text)
+        record = {"op": op.mxnet_name if op else "null", "name": node.name, "attrs": attrs}
+        record["inputs"] = [[number[n], i, changes.get((n, i), 0)] for n, i in node.sources]
+        written.append({key: value for key, value in record.items() if value or key != "attrs"})
     rest = {
         "arg_nodes": [i for i, node in enumerate(nodes) if node.op is None],
         "node_row_ptr": [0, *accumulate(_outputs_in_mxnet(node) for node in nodes)],
@@ -103,11 +99,6 @@ def tojson(symbol: Symbol, remove_amp_cast: bool = True) -> str:
     lines = ['"nodes": [\n    ' + ",\n    ".join(map(json.dumps, written)) + "\n  ]"]
     lines += [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in rest.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}"
-
-
-def _labels(node: Node) -> dict[str, str]:
-    on_op = node.op is not None
-    return {naming.encode_label(k, on_op): text_of(v) for k, v in sorted(node.labels.items())}
 
 
 def _outputs_in_mxnet(node: Node) -> int:
@@ -139,8 +130,6 @@ def load_json(text: str) -> Symbol:
     MXNetError for text in another format, for an op that d2lmini or MXNet does not have, and for
     attributes and inputs that do not fit, each with the node's name.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"load_json: expected the text of a Symbol, got {type(text).__name__}")
     return _read(text, "load_json")
 
 

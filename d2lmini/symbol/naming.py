@@ -193,8 +193,6 @@ class AttrScope(Scope):
 
     def get(self, labels: dict[str, str] | None) -> dict[str, str]:
         """The labels of this scope, updated with `labels`."""
-        if not self._attr:
-            return labels or {}
         return {**self._attr, **(labels or {})}
 
     def _begin(self, undo: Undo) -> AttrScope:

@@ -206,11 +206,6 @@ class Symbol(Fluent):
         """Names of the outputs: 'dot0_output', of several 'split0_output0', ..."""
         return [output_name(entry) for entry in self._entries]
 
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs."""
-        return len(self._entries)
-
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -237,7 +232,7 @@ class Symbol(Fluent):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in ("bind", "simple_bind"):
+        if name in ("bind", "simple_bind", "_bind", "_simple_bind"):
             addons.find("Symbol.bind")  # it adds them to the class
             return getattr(self, name)
         if name == "_chunk":  # the memory: the caller expects an array
