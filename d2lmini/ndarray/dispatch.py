@@ -176,13 +176,7 @@ def apply_any(
         if plan is None:
             plan = find_plan(op, inputs, attrs)
         where = inputs[0]._ctx if inputs else ctx or current_context()
-        if (
-            plan is not None
-            and plan.simple
-            and where.is_cpu
-            and plan.predicted_us < engine.current.inline_below
-            and (out is None or not modes.recording)
-        ):
+        if plan and plan.simple and where.is_cpu and (out is None or not modes.recording):
             outs = () if out is None else (out,)
             results = run_inline(plan, inputs, where, outs, attrs)
             if results is not None:
@@ -281,9 +275,7 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
             return False
         chunk = out._chunk
         busy = chunk.writer is not None or chunk.readers or chunk.queue
-        if busy or chunk.error is not None or not out._ctx.is_cpu:
-            return False
-        if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
+        if busy or chunk.error is not None or chunk.data is None or not out._ctx.is_cpu:
             return False
         if chunk.saved is not None or chunk.parts:
             begin = out._offset or 0
@@ -394,22 +386,20 @@ def queue(
         # Further outputs are for backward only: BatchNorm's mean and deviation.
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
-    if out is None:
-        kind = kind_of(inputs)
-        outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
-    else:
+    outs: list[Any] = []
+    if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         check_out(op.name, outs, inferred[:shown], ctx)
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
             inputs = copies_of(inputs, (), outs)  # the tape saves them after the write
         note_writes(outs)
-        outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
-    outputs = [(y._chunk, y._offset, y._spec) for y in outs]
-    writes = [y._chunk for y in outs]
-    if out is not None:
         # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
         reads += [y._chunk for y in outs if y._offset is not None]
+    kind, new_specs = kind_of(inputs), inferred[len(outs) :]
+    outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in new_specs]
+    outputs = [(y._chunk, y._offset, y._spec) for y in outs]
+    writes = [y._chunk for y in outs]
     if op.mutates:
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
@@ -430,12 +420,11 @@ def copies_of(
 ) -> tuple[Any, ...]:
     """The inputs, with copies at `positions`, and of what lies in the memory of `outs`: of what a
     call will change."""
-    copied = list(inputs)
     memory = [y._chunk for y in outs]
-    for i, x in enumerate(inputs):
-        if x is not None and (i in positions or x._chunk in memory):
-            copied[i] = x.copy()
-    return tuple(copied)
+    return tuple([
+        x.copy() if x is not None and (i in positions or x._chunk in memory) else x
+        for i, x in enumerate(inputs)
+    ])  # fmt: skip
 
 
 def note_writes(arrays: Iterable[Any]) -> None:
@@ -473,11 +462,7 @@ def check_out(name: str, outs: Sequence[Any], inferred: Sequence[Spec], ctx: Con
     for x, spec in zip(outs, inferred, strict=True):
         if not isinstance(x, Array):
             raise TypeError(f"{name}: out= takes NDArrays, got {type(x).__name__}")
-        if x._spec.shape != spec.shape:
-            raise MXNetError(f"{name}: out= has shape {x._spec.shape}, result is {spec.shape}")
-        if x._spec.dtype != spec.dtype:
-            raise MXNetError(
-                f"{name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
-            )
+        if x._spec != spec:
+            raise MXNetError(f"{name}: out= has {x._spec}, the result {spec}")
         if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
             raise MXNetError(f"{name}: out= is on {x._ctx}, the inputs are on {ctx}")

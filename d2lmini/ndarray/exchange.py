@@ -251,11 +251,8 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
             f"got {type(data).__name__}"
         )
     names, arrays = (list(data), data.values()) if isinstance(data, dict) else ([], data)
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError("save: the names of a dict must be strings")
-    for x in arrays:
-        if not hasattr(x, "_chunk"):
-            raise TypeError(f"save: expected NDArrays, got {type(x).__name__}; use nd.array(...)")
+    if not all(isinstance(n, str) for n in names) or not all(hasattr(x, "_chunk") for x in arrays):
+        raise TypeError("save: expected NDArrays (nd.array(...) makes one), by strings as names")
     serialize.save(fname, [entry_of(x, "save") for x in arrays], names)
 
 

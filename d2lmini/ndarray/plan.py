@@ -91,14 +91,11 @@ class CallPlan:
                 return (self.kernel(np, *arrays),)
             return (self.compute(np, *arrays, **attrs),)
         result = self.compute(np, *arrays, **attrs)
-        if type(result) is not np.ndarray:
-            return (np.array(result, self.outputs[0].dtype),)
-        if not is_new(self.name, self.outputs[0], result, arrays):
-            # Without `order` a copy of a transposed array would be in Fortran order.
-            return (np.array(result, order="C"),)
-        is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
-        self.kernel = self._bind() if is_own else getattr(self.compute, "kernel", None)
-        return (result,)
+        kept = as_contents(np, self.name, self.outputs[0], result, arrays)
+        if kept is result:
+            is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
+            self.kernel = self._bind() if is_own else getattr(self.compute, "kernel", None)
+        return (kept,)
 
     def _bind(self) -> Callable[..., Any]:
         """`compute` with the attributes as defaults. A call without keywords is 0.3 us faster."""
@@ -122,13 +119,18 @@ class CallPlan:
         return self.op.cost(self.inputs, self.outputs, **self.attrs)
 
 
-def is_new(name: str, spec: Spec, result: Any, seen: Sequence[Any]) -> bool:
-    """True if a chunk can hold an op's result: new memory in C order, no view and none of the
-    arrays `seen`. AssertionError for another spec than the op promised."""
+def as_contents(xp: Any, name: str, spec: Spec, result: Any, seen: Sequence[Any]) -> Any:
+    """An op's result as a chunk can hold it: new memory in C order, no view and none of the arrays
+    `seen`. A copy, unless the result is that. AssertionError for another spec than the op promised.
+    """
+    if not isinstance(result, xp.ndarray):
+        return xp.asarray(result, spec.dtype)
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(f"{name} computed {result.shape} {result.dtype}, promised {spec}")
     is_own = result.base is None and result.flags.c_contiguous
-    return is_own and not any(result is array for array in seen)
+    is_new = is_own and not any(result is array for array in seen)
+    # Without `order` a copy of a transposed array would be in Fortran order.
+    return result if is_new else xp.array(result, order="C")
 
 
 def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:

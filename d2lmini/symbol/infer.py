@@ -66,7 +66,7 @@ _MISFITS = (
     Conflict, MXNetError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError,
 )  # fmt: skip
 
-_shape = converter_of("Shape")
+_shape, _FLOAT32 = converter_of("Shape"), np.dtype("float32")
 
 
 def _to_fixed_point(
@@ -286,38 +286,31 @@ def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     names = op.input_names if not op.variadic else [op.input_names[0]] * len(node.inputs)
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]
-    together = next((found[e] for e in bound if found.get(e) is not None), None)
+    together = next(filter(None, map(found.get, bound)), None)
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])
-    elif together is None and not data_is_free and (_passes_on(node) or op.same_shape):
-        together = found.get((node, 0))
+    elif together is None and not data_is_free:
+        passes_on = op.same_shape or op.output_dtypes(node.attrs, node, 1)[0] is node
+        together = found.get((node, 0)) if passes_on else None
     for entry in bound:
-        if found.get(entry) is None:
-            found[entry] = together
-        elif together is not None and found[entry] != together and not op.mixed_dtypes:
+        found[entry] = found.get(entry) or together
+        if found[entry] != together and not op.mixed_dtypes:
             raise Conflict(
-                f"dtypes differ: {found[entry].name} and {together.name}; convert one with sym.cast"
+                f"dtypes differ: {found[entry]} and {together}; convert one with sym.cast"
             )
     if op.float32_parameters and together is not None:
         for _, entry in given[1:]:
-            if found.get(entry) is None:
-                found[entry] = np.dtype("float32") if is_half(together) else together
+            found[entry] = found.get(entry) or (_FLOAT32 if is_half(together) else together)
     data: Any = together
     if data_is_free:
         data = [found.get(entry) for _, entry in given] if op.variadic else found.get(given[0][1])
     for name, entry in given:
-        if name in op.presumed_dtypes and found.get(entry) is None and data is not None:
-            found[entry] = np.dtype(op.presumed_dtypes[name] or data)
+        if name in op.presumed_dtypes and data is not None:
+            found[entry] = found.get(entry) or np.dtype(op.presumed_dtypes[name] or data)
     for i, dtype in enumerate(op.output_dtypes(node.attrs, data, node.n_outputs)):
         if dtype is not None:
             found[node, i] = as_dtype(dtype)
-
-
-def _passes_on(node: Node) -> bool:
-    """True if the output has the dtype of the inputs."""
-    mark = object()
-    return node.op.output_dtypes(node.attrs, mark, 1)[0] is mark  # type: ignore[union-attr]
 
 
 # -- methods of Symbol -----------------------------------------------------------------------------
@@ -327,16 +320,13 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    given = list(zip(naming.variables(symbol._entries)[0], args))
-    if not args:
-        variables = variables_of(symbol._entries)
-        names = {node.name for node in variables}
-        for name in kwargs:
-            if name not in names:
-                raise MXNetError(
-                    f"{what}: there is no argument {name!r}; there are {sorted(names)}"
-                )
-        given = [(node, kwargs.get(node.name)) for node in variables]
+    variables = variables_of(symbol._entries)
+    names = {node.name for node in variables}
+    for name in kwargs:
+        if name not in names:
+            raise MXNetError(f"{what}: there is no argument {name!r}; there are {sorted(names)}")
+    given = [(node, kwargs.get(node.name)) for node in variables]
+    given = list(zip(naming.variables(symbol._entries)[0], args)) if args else given
     return {node: value for node, value in given if value is not None}
 
 
@@ -350,12 +340,8 @@ def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], ...
 def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
     known = {}
     for node, shape in _read_given(symbol, args, kwargs, "infer_shape").items():
-        if not isinstance(shape, (tuple, list)):
-            raise TypeError(
-                f"infer_shape: a shape is a tuple, but {node.name!r} is {type(shape).__name__}"
-            )
-        if not all(isinstance(n, Integral) for n in shape):
-            raise TypeError(f"infer_shape: sizes are integers, but {node.name!r} is {shape}")
+        if not isinstance(shape, (tuple, list)) or any(not isinstance(n, Integral) for n in shape):
+            raise TypeError(f"infer_shape: {node.name!r} needs a tuple of integers, got {shape!r}")
         known[node] = tuple([max(int(n), 0) for n in shape]) or None  # -1 is unknown as well
     return _collect(symbol, shapes_of(symbol._entries, known))
 

@@ -368,7 +368,11 @@ class Traced(Typed, Symbol):
 
     def __getitem__(self, key: Any) -> Symbol:
         """Elements, as for an array; for a group, outputs by number, slice or name."""
-        return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
+        if len(self._entries) > 1:
+            return super().__getitem__(key)
+        if key is Ellipsis or is_whole(key):
+            return self
+        return select(self, parse(key, self.shape, self.is_np))
 
     def as_in_context(self, context: Context) -> Any:
         """The value itself: a compiled graph has one device. MXNetError for another context."""
@@ -382,10 +386,3 @@ class Traced(Typed, Symbol):
 
     as_in_ctx = as_in_context
     to_device = as_in_context
-
-
-def getitem(x: Any, key: Any) -> Any:
-    """x[key] for a value of known shape; errors as for `parse`."""
-    if key is Ellipsis or is_whole(key):
-        return x
-    return select(x, parse(key, x.shape, x.is_np))

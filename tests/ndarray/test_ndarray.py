@@ -148,7 +148,7 @@ def test_shape_errors_rise_at_the_call_and_name_what_to_do():
         nd.dot(nd.ones((2, 2)), np.ones((2, 2)))
     with pytest.raises(MXNetError, match="dim=5 is out of range"):
         nd.concat(nd.ones((2, 2)), nd.ones((2, 2)), dim=5)
-    with pytest.raises(MXNetError, match="out= has shape"):
+    with pytest.raises(MXNetError, match="out= has"):
         nd.dot(nd.ones((2, 2)), nd.ones((2, 2)), out=nd.zeros(3))
 
 
