@@ -311,7 +311,7 @@ def tell_of_end(node: Node, where: str = "") -> None:
     )
 
 
-def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
+def check_in_place(op: Op, inputs: Sequence[Any], outs: list[Any], whole: bool) -> None:
     """Called when `op` is about to write into existing arrays `outs` while recording: MXNetError
     if one of them is on the tape, or if a value with a history would enter a part of an array."""
     entry = next(filter(None, map(history, outs)), None)

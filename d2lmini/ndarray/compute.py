@@ -60,10 +60,8 @@ class OpTask(Task):
 
     @property
     def multi_step(self) -> bool:
-        op = self.op
-        if op.mutates or self.outputs[0][0].data is not None:
-            return not op.atomic
-        return False  # almost every operation: its results are new
+        overwrites = self.op.mutates or self.outputs[0][0].data is not None  # few operations do
+        return bool(overwrites) and not self.op.atomic
 
     def keeps(self, var: Var) -> bool:
         if var in self.reads:

@@ -216,10 +216,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     if hasattr(data, "_chunk"):
         data = [data]
     if not isinstance(data, (dict, Sequence)) or isinstance(data, str):
-        raise ValueError(
-            f"save: expected an NDArray, a list of them or a dict of them by name, "
-            f"got {type(data).__name__}"
-        )
+        raise ValueError(f"save: expected an NDArray, a list or a dict, got {type(data).__name__}")
     names, arrays = (list(data), data.values()) if isinstance(data, dict) else ([], data)
     if not all(isinstance(n, str) for n in names) or not all(hasattr(x, "_chunk") for x in arrays):
         raise TypeError("save: expected NDArrays (nd.array(...) makes one), by strings as names")

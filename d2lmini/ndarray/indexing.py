@@ -355,8 +355,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = _fit(value, shape)
     scalar = None if isinstance(value, Value) else value
     if modes.recording:
-        used = (value, *(index.arrays if place is None else ()))
-        used = tuple([array for array in used if isinstance(array, Value)])
+        used = [v for v in (value, *(index.arrays if index else ())) if isinstance(v, Value)]
         whole = place is not None and place._offset is None  # all of x, and x is all of its memory
         autograd.check_in_place(_assign, used, [x], whole)
 

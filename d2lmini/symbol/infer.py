@@ -55,7 +55,7 @@ from d2lmini.ops.facts import Conflict, Partial, is_known, merged
 from d2lmini.ops.signature import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import naming
-from d2lmini.symbol.symbol import Symbol, apply_op, lacks_shape
+from d2lmini.symbol.symbol import Symbol, apply_op, is_open
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits; and
 #: 1, which tells whether the number of axes depends on the size (`squeeze`).
@@ -161,13 +161,10 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
 def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
-    if lacks_shape(op, node.attrs):
-        return []
-    if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
-        return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
+    if is_open(op, node.attrs):
+        return [tuple([max(n, 0) for n in node.attrs["shape"]]) or None]
     if all(map(is_known, shapes)):
-        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
-        return list(map(kind, _infer_with(node, shapes, 0)))
+        return list(map(Sure, _infer_with(node, shapes, 0)))
     found = []
     for size in TRIES:
         with suppress(MXNetError):  # it may be due to the substituted size
@@ -199,9 +196,7 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
     given: dict[Node, Entry] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
-        if node.op is None or node.inputs or node.specs is not None:
-            continue
-        if min(node.attrs.get("shape") or (1,)) < 1 or lacks_shape(node.op, node.attrs):
+        if node.op is not None and node.specs is None and is_open(node.op, node.attrs):
             found = found or shapes_of(entries, known)
             shape = found[node, 0]
             if not is_known(shape):
@@ -257,8 +252,7 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
     for node in variables_of(self._entries):
         array = kwargs.get(node.name)
         if not isinstance(array, NDArray):
-            kind = ValueError if array is None else TypeError
-            raise kind(
+            raise (ValueError if array is None else TypeError)(
                 f"eval: {node.name} must be an NDArray, got {type(array).__name__}; give one for "
                 f"each of {self.list_inputs()}"
             )

@@ -60,7 +60,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base.scopes import Scope, Undo, swap
-from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
+from d2lmini.graph.ir import Entry, Inputs, Node, mutated_by, topological, transform
 from d2lmini.ops.elementwise import FAMILIES
 
 
@@ -231,14 +231,11 @@ def output_name(entry: Entry) -> str:
 def variables(entries: Sequence[Entry]) -> tuple[list[Node], list[Node]]:
     """The arguments and the auxiliary states of a graph."""
     nodes = topological(entries)
-    changed: set[Node] = set()
+    changed = mutated_by(nodes)
     for node in nodes:
-        names = None if node.op is None else node.op.auxiliary
-        if names is None:
-            changed.update(entry[0] for entry in node.mutated)
-        else:
-            given = zip(node.op.input_names, node.inputs)  # type: ignore[union-attr]
-            changed.update(entry[0] for name, entry in given if entry and name in names)
+        if node.op is not None and node.op.auxiliary:
+            given = zip(node.op.input_names, node.inputs)
+            changed.update(entry[0] for n, entry in given if entry and n in node.op.auxiliary)
     found = [node for node in nodes if node.op is None]
     return [node for node in found if node not in changed], [n for n in found if n in changed]
 

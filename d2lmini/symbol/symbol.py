@@ -326,7 +326,7 @@ def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
             if known is None:
                 return None
             specs.append(known[entry[1]])
-    if not specs and (min(attrs.get("shape") or (1,)) < 1 or lacks_shape(op, attrs)):
+    if is_open(op, attrs):
         return None
     return plan_of(op, specs, attrs).outputs
 
@@ -336,9 +336,11 @@ def _is_typed(x: Any) -> bool:
     return not isinstance(x, Symbol) or x._entry[0].specs is not None
 
 
-def lacks_shape(op: Op, attrs: dict[str, Any]) -> bool:
-    """Whether a call draws random numbers without a shape: what uses them determines it."""
-    return op.random and op.arity == 0 and not attrs["shape"]
+def is_open(op: Op, attrs: dict[str, Any]) -> bool:
+    """Whether what uses the result determines its shape: of zeros and the like with a size below 1
+    (as in MXNet, 0 and -1 are unknown), of random numbers without a shape."""
+    shape = attrs.get("shape") if op.arity == 0 else None
+    return shape is not None and min(shape, default=0 if op.random else 1) < 1
 
 
 # -- values of typed graphs ------------------------------------------------------------------------

@@ -127,20 +127,11 @@ def test_a_save_that_fails_midway_leaves_the_old_file_and_no_other(
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    "entries, names, error, says",
-    [
-        ([(np.ones(2), CPU), (np.ones(2, "complex64"), CPU)], (), MXNetError, "array is complex"),
-        ([(np.ones(2, "uint16"), CPU)], ["w"], MXNetError, "an array is uint16.*cast.*float32"),
-        ([(np.array([None]), CPU)], (), MXNetError, "object"),
-        ([(np.ones(2), CPU)], ["\ud800"], ValueError, "surrogates"),
-    ],
-)
-def test_refused_content_leaves_the_old_file_and_no_other(entries, names, error, says, tmp_path):
+def test_refused_content_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "x.params"
     path.write_bytes(b"old")
-    with pytest.raises(error, match=says):
-        serialize.save(path, entries, names)
+    with pytest.raises(ValueError, match="surrogates"):
+        serialize.save(path, [(np.ones(2), CPU)], ["\ud800"])
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
