@@ -236,7 +236,7 @@ def run_inline(
         if not inlined & 63:
             pool.review()
         if watched:
-            _tell(call, ctx, inputs, (y._chunk for y in found), begin_ns)
+            _tell(call, ctx, inputs, tuple([y._chunk for y in found]), begin_ns)
     return found
 
 
@@ -329,11 +329,10 @@ def _enter(
 
 
 def _tell(
-    call: Any, ctx: Context, inputs: Iterable[Any], writes: Iterable[Chunk], begin_ns: int
+    call: Any, ctx: Context, inputs: Iterable[Any], writes: tuple[Chunk, ...], begin_ns: int
 ) -> None:
     """Notify listeners of an inline computation (lock held)."""
     end_ns = perf_counter_ns()
-    writes = tuple(writes)
     writes[0].pool.review()  # report earlier frees first
     reads = tuple([x._chunk for x in inputs])
     instrument.emit(

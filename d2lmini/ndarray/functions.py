@@ -151,9 +151,9 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
     as_dtype(ndarray.dtype)
-    if not zero_copy:
-        return exchange.from_array(ndarray, current_context())
     ctx = current_context()
+    if not zero_copy:
+        return exchange.from_array(ndarray, ctx)
     if not ndarray.flags.c_contiguous:
         raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
     with suppress(ValueError):  # an earlier call made it read-only, or the memory is

@@ -160,9 +160,8 @@ def _key_of(op: Op, inputs: Sequence[int], attrs: dict[str, Any]) -> tuple:
     """The key of a plan. Values have their types beside them, for 1, 1.0 and True are equal but
     differ in meaning; and where there is a zero their texts, for so do 0.0 and -0.0."""
     values = attrs.values()
-    if op.signed_zeros and 0 in values:
-        return (*inputs, *values, *map(type, values), *map(str, values))
-    return (*inputs, *values, *map(type, values))
+    key = *inputs, *values, *map(type, values)
+    return (*key, *map(str, values)) if op.signed_zeros and 0 in values else key
 
 
 def _keep(op: Op, key: tuple, plan: CallPlan) -> CallPlan:
@@ -198,5 +197,4 @@ def infer(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> Any:
         return op.infer(*specs, **attrs)
     except (MXNetError, ValueError, OverflowError) as problem:
         text = str(problem)
-        text = text if text.startswith(op.name) else f"{op.name}: {text}"
-        raise MXNetError(text) from None
+        raise MXNetError(text if text.startswith(op.name) else f"{op.name}: {text}") from None

@@ -231,8 +231,7 @@ def _read_record(r: _Reader) -> Entry:
     flag = r.one("<i", "the type flag")
     dtype = dtype_of(flag)
     if dtype is None:
-        known = ", ".join(f"{i} {dtype}" for i, dtype in enumerate(DTYPES))
-        r.fail(f"expected a type flag, one of {known}, {BFLOAT16} bfloat16; found {flag}")
+        r.fail(f"expected a type flag from 0 to {len(DTYPES) - 1}, or {BFLOAT16}; found {flag}")
     what = f"the elements of a {dtype} array of shape {shape}"
     raw = np.frombuffer(r.take(math.prod(shape) * dtype.itemsize, what), np.uint8)
     # NumPy's only true value is 1.
