@@ -61,11 +61,6 @@ from d2lmini.symbol.symbol import Symbol, apply_op, is_open
 #: 1, which tells whether the number of axes depends on the size (`squeeze`).
 TRIES = (5040, 7560, 1)
 
-#: Exceptions of rules and ops for wrong attributes and labels, which a file may contain.
-_MISFITS = (
-    Conflict, MXNetError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError,
-)  # fmt: skip
-
 _shape, _FLOAT32 = converter_of("Shape"), np.dtype("float32")
 
 
@@ -84,7 +79,7 @@ def _to_fixed_point(
         for node in (*calls, *reversed(calls)):
             try:
                 visit(node, known)
-            except _MISFITS as problem:
+            except Exception as problem:  # whatever attributes and labels of a file may cause
                 where = f"{node.op.name} in node {node.name!r}"  # type: ignore[union-attr]
                 raise MXNetError(
                     f"{where}, made at {callsite.describe(node.site)}: "
@@ -228,8 +223,7 @@ def evaluate(
                 raise MXNetError(f"variable {node.name!r} has no value")
             return [values[node]]
         if symbolic:
-            labels = dict(node.labels)
-            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, node.given)
+            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, node.labels, node.given)
             return list(y) if len(y._entries) > 1 else [y]
         draw = node.attrs.get("rng") if keys else None
         with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
@@ -267,11 +261,6 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
-
-
-def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry, Any]:
-    """Dtypes of all outputs in the graph as far as they follow from those of some variables."""
-    return _to_fixed_point(entries, known, "dtype", _visit_dtypes)
 
 
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
@@ -382,8 +371,9 @@ def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:
 
 def infer_type_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """Like `infer_type`, as far as known: None for unknown types."""
-    known = _read_given(self, args, kwargs, "infer_type")
-    found = dtypes_of(self._entries, {node: as_dtype(dtype) for node, dtype in known.items()})
+    given = _read_given(self, args, kwargs, "infer_type")
+    known = {node: as_dtype(dtype) for node, dtype in given.items()}
+    found = _to_fixed_point(self._entries, known, "dtype", _visit_dtypes)
     return tuple(
         [[None if d is None else np.dtype(d).type for d in part] for part in _collect(self, found)]
     )

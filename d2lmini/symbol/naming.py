@@ -85,9 +85,7 @@ class NameManager(Scope):
 
     def get(self, name: str | None, hint: str) -> str:
         """`name` itself, or if None the next name of the kind `hint`."""
-        if name:
-            return name
-        return next_name(self._counter, hint)
+        return name or next_name(self._counter, hint)
 
     def _begin(self, undo: Undo) -> NameManager:
         swap(undo, vars(NameManager)["current"], "scope", self)
@@ -150,11 +148,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         parts = [text_of(v) for v in value]
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, (np.dtype, type)):
         return np.dtype(value).name
-    return str(value)
+    return str(value.item() if isinstance(value, np.generic) else value)
 
 
 def encode_label(name: str, on_op: bool) -> str:
@@ -191,7 +187,7 @@ class AttrScope(Scope):
         check_labels(labels)
         self._attr = labels
 
-    def get(self, labels: dict[str, str] | None) -> dict[str, str]:
+    def get(self, labels: Mapping[str, str] | None) -> dict[str, str]:
         """The labels of this scope, updated with `labels`."""
         return {**self._attr, **(labels or {})}
 
