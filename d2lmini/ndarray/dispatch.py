@@ -140,7 +140,7 @@ def apply(
                 if not inlined & 63:
                     pool.review()
                 if watched:
-                    plan = plan or plan_of(op, [x._spec for x in inputs], attrs)
+                    plan = plan or plan_of(op, tuple(x._spec for x in inputs), attrs)
                     _tell(plan, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
@@ -236,7 +236,7 @@ def run_inline(
         if not inlined & 63:
             pool.review()
         if watched:
-            _tell(call, ctx, inputs, tuple([y._chunk for y in found]), begin_ns)
+            _tell(call, ctx, inputs, tuple(y._chunk for y in found), begin_ns)
     return found
 
 

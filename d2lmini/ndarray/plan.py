@@ -130,7 +130,7 @@ def as_contents(xp: Any, name: str, spec: Spec, result: Any, seen: Sequence[Any]
     return result if is_new else xp.array(result, order="C")
 
 
-def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
+def plan_of(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> CallPlan:
     """The plan of a call; MXNetError, prefixed with the op's name, if the call is invalid.
 
     Attributes that the op caches are identified by their number, which is fast; others by their
