@@ -263,20 +263,20 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         for i, y in enumerate(outs):
             y._node = (node, i)
     node.saved = saved = op.saved_of(inputs, outs)
-    node.cells = cells = []
+    cells: list[Any] = []
+    node.cells = cells
     for i, (place, part) in enumerate(op.keeps):
         kept: Any = saved[i]
-        cell: Any = None
-        if part is None and kept is not None:
-            if type(kept) is list:
-                # An alias without node, because a node must not hold itself.
-                kept = saved[i] = [y._alias(None) for y in kept] if place == Y else kept
-                cell = tuple([cell_of(x) for x in kept])
-            else:
-                cell = cell_of(kept)
-                if place == Y:
-                    saved[i] = kept._alias(None)
-        cells.append(cell)
+        if part is not None or kept is None:
+            cells.append(None)
+        elif type(kept) is list:
+            # An alias without node, because a node must not hold itself.
+            saved[i] = kept = [y._alias(None) for y in kept] if place == Y else kept
+            cells.append(tuple([cell_of(x) for x in kept]))
+        else:
+            cells.append(cell_of(kept))
+            if place == Y:
+                saved[i] = kept._alias(None)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]
 
