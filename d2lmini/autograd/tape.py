@@ -63,6 +63,7 @@ class Node:
     #: In place of `gradients`: (parts, gs, graph, needs, places) -> None, adds to the parts of the
     #: gradients of the parents.
     walk: Any = None
+    grad: Any = None  # of a leaf: the array that has the gradient
     fresh = False  # of a leaf: has backward written `grad` since it was last marked stale?
 
     parents: Any
@@ -233,20 +234,18 @@ def overwritten(node: Node, spec: Spec, cell: list[Any]) -> MXNetError:
 
 def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
     """Put an op that was just applied on the tape, unless all its inputs are constants; called
-    while recording, when an input has a node. `outs` are all its outputs, including those that
-    only backward sees."""
-    if modes.noting is not None:
-        modes.noting.note(inputs, op.mutated(len(inputs), attrs))
+    while recording. `outs` are all its outputs, including those that only backward sees."""
     parents: list[Entry | None] = []
     for x in inputs:  # (a comprehension would cost a call)
         entry = None if x is None else x._node
         if entry is not None and entry[0].parents is None:
             tell_of_constants(op.name, inputs)
-            parents = [None if x is None else history(x) for x in inputs]
-            if not any(parents):
-                return
-            break
+            entry = None
         parents.append(entry)
+    if not any(parents):
+        return
+    if modes.noting is not None:
+        modes.noting.note(inputs, op.mutated(len(inputs), attrs))
     node = new(OpNode)
     node.op = op
     node.placing = op.placing
@@ -263,31 +262,21 @@ def record_op(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> 
         node.outputs = tuple([y._spec for y in outs])
         for i, y in enumerate(outs):
             y._node = (node, i)
-    node.saved = saved = []
-    node.cells = cells = []
-    for place, part in op.keeps:
-        kept: Any
-        cell: Any = None
-        if place != Y and not op.variadic:
-            kept = inputs[place] if place < len(inputs) else None
-            if kept is not None:
-                if part is None:
-                    cell = cell_of(kept)
-                else:
-                    kept = getattr(kept, part)
+    node.saved = saved = op.saved_of(inputs, outs)
+    cells: list[Any] = []
+    node.cells = cells
+    for i, (place, part) in enumerate(op.keeps):
+        kept: Any = saved[i]
+        if part is not None or kept is None:
+            cells.append(None)
+        elif type(kept) is list:
+            # An alias without node, because a node must not hold itself.
+            saved[i] = kept = [y._alias(None) for y in kept] if place == Y else kept
+            cells.append(tuple([cell_of(x) for x in kept]))
         else:
-            kept = outs if place == Y else inputs
-            if part is not None:
-                kept = [getattr(x, part) for x in kept]
-            else:
-                # An alias without node, because a node must not hold itself.
-                kept = [y._alias(None) for y in kept] if place == Y else list(kept)
-                cell = tuple([cell_of(x) for x in kept])
-            if place == Y and len(outs) == 1:
-                kept = kept[0]
-                cell = cell and cell[0]
-        saved.append(kept)
-        cells.append(cell)
+            cells.append(cell_of(kept))
+            if place == Y:
+                saved[i] = kept._alias(None)
     if first.is_np:
         node.saved = [_as_nd(kept) for kept in saved]
 
@@ -322,7 +311,7 @@ def tell_of_end(node: Node, where: str = "") -> None:
     )
 
 
-def check_in_place(op: Op, inputs: tuple, outs: list[Any], whole: bool) -> None:
+def check_in_place(op: Op, inputs: Sequence[Any], outs: list[Any], whole: bool) -> None:
     """Called when `op` is about to write into existing arrays `outs` while recording: MXNetError
     if one of them is on the tape, or if a value with a history would enter a part of an array."""
     entry = next(filter(None, map(history, outs)), None)

@@ -27,7 +27,7 @@ from d2lmini.device.errstate import run_quietly
 from d2lmini.device.parallel import GRAIN, parallel_for
 from d2lmini.device.storage import Chunk
 from d2lmini.engine.core import Task, Var
-from d2lmini.ndarray.plan import CallPlan, is_new
+from d2lmini.ndarray.plan import CallPlan, as_contents
 from d2lmini.ops.chunking import split_evenly
 from d2lmini.ops.core import ASSIGNING, Op, Spec
 from d2lmini.ops.kernels import kind_of
@@ -60,10 +60,8 @@ class OpTask(Task):
 
     @property
     def multi_step(self) -> bool:
-        op = self.op
-        if op.mutates or self.outputs[0][0].data is not None:
-            return not op.atomic
-        return False  # almost every operation: its results are new
+        overwrites = self.op.mutates or self.outputs[0][0].data is not None  # few operations do
+        return bool(overwrites) and not self.op.atomic
 
     def keeps(self, var: Var) -> bool:
         if var in self.reads:
@@ -116,7 +114,7 @@ class OpTask(Task):
             self.outputs, places, (results,) if single else results, strict=True
         ):
             if place is None:
-                adopt(xp, op, chunk, spec, result, seen)
+                chunk.adopt(as_contents(xp, op.name, spec, result, seen))
                 seen.append(result)
             else:
                 xp.copyto(place, result, casting="same_kind")
@@ -134,17 +132,6 @@ def array_of(operand: Operand) -> Any:
     if offset is None:
         return data if data.shape == spec.shape else data.reshape(spec.shape)
     return data.reshape(-1)[offset : offset + spec.size].reshape(spec.shape)
-
-
-def adopt(xp: Any, op: Op, chunk: Chunk, spec: Spec, result: Any, seen: list) -> None:
-    """Make `result` the contents of a new chunk: `result` itself if it is not among the arrays
-    `seen`, not a view, and in C order; else a copy."""
-    if not isinstance(result, xp.ndarray):
-        result = xp.asarray(result)
-    if is_new(op.name, spec, result, seen):
-        chunk.adopt(result)
-    else:
-        xp.copyto(chunk.allocate(spec.shape, spec.dtype), result)
 
 
 def compute_in_pieces(

@@ -22,6 +22,7 @@ and is kept on the outputs' Vars.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from math import inf
 from time import perf_counter_ns
 from typing import Any
@@ -39,7 +40,7 @@ from d2lmini.engine.budget import Handle
 from d2lmini.engine.core import lock
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ndarray.compute import OpTask, array_of
-from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of, ufunc_plan
+from d2lmini.ndarray.plan import CallPlan, find_plan, plan_of
 from d2lmini.ops import random_state
 from d2lmini.ops.core import Op, Spec, Value, modes, registry
 
@@ -139,8 +140,8 @@ def apply(
                 if not inlined & 63:
                     pool.review()
                 if watched:
-                    known = ufunc_plan(op, inputs, attrs) if plan is None else plan
-                    _tell(known, x._ctx, inputs, (chunk,), begin_ns)
+                    plan = plan or plan_of(op, tuple(x._spec for x in inputs), attrs)
+                    _tell(plan, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
     array = new(kind)  # `wrap` inlined: saves a call on every small operation
@@ -175,27 +176,14 @@ def apply_any(
         if plan is None:
             plan = find_plan(op, inputs, attrs)
         where = inputs[0]._ctx if inputs else ctx or current_context()
-        if (
-            plan is not None
-            and plan.simple
-            and where.is_cpu
-            and plan.predicted_us < engine.current.inline_below
-            and (out is None or not modes.recording)
-        ):
+        if plan and plan.simple and where.is_cpu and (out is None or not modes.recording):
             outs = () if out is None else (out,)
             results = run_inline(plan, inputs, where, outs, attrs)
             if results is not None:
                 if modes.recording:
-                    _record(op, inputs, attrs, results)
+                    autograd.record_op(op, inputs, attrs, results)
                 return results[0]
     return queue(op, inputs, attrs, out, ctx, plan)
-
-
-def _record(op: Op, inputs: tuple, attrs: dict[str, Any], outs: list[Any]) -> None:
-    """Put the call on the tape if an input has a history."""
-    for x in inputs:
-        if x is not None and x._node is not None:
-            return autograd.record_op(op, inputs, attrs, outs)
 
 
 def kind_of(inputs: Sequence[Any]) -> type:
@@ -248,7 +236,7 @@ def run_inline(
         if not inlined & 63:
             pool.review()
         if watched:
-            _tell(call, ctx, inputs, (y._chunk for y in found), begin_ns)
+            _tell(call, ctx, inputs, tuple(y._chunk for y in found), begin_ns)
     return found
 
 
@@ -287,9 +275,7 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
             return False
         chunk = out._chunk
         busy = chunk.writer is not None or chunk.readers or chunk.queue
-        if busy or chunk.error is not None or not out._ctx.is_cpu:
-            return False
-        if chunk.spec is not spec and not _is_all(chunk, out) and chunk.data is None:
+        if busy or chunk.error is not None or chunk.data is None or not out._ctx.is_cpu:
             return False
         if chunk.saved is not None or chunk.parts:
             begin = out._offset or 0
@@ -301,13 +287,14 @@ def _may_replace(outs: Sequence[Any], specs: Sequence[Spec]) -> bool:
 def _allocated(
     specs: Sequence[Spec], outs: Sequence[Any], pool: Pool
 ) -> tuple[Sequence[Chunk | None], Sequence[np.ndarray | None]]:
-    """New memory for the outputs that are not tiny, as chunks and as arrays (lock held)."""
-    chunks: list[Chunk | None] = [None] * len(specs)
-    places: list[np.ndarray | None] = [None] * len(specs)
-    for i, spec in enumerate(specs):
-        if spec.nbytes >= SMALL and (i >= len(outs) or outs[i] is None):
-            chunk = chunks[i] = Chunk(pool, spec.nbytes)
-            places[i] = chunk.allocate(spec.shape, spec.dtype)
+    """New memory for the outputs that are not tiny and not in `outs`, as chunks and as arrays (lock
+    held)."""
+    chunks: list[Chunk | None] = []
+    places: list[np.ndarray | None] = []
+    for out, spec in zip_longest(outs, specs):
+        chunk = Chunk(pool, spec.nbytes) if out is None and spec.nbytes >= SMALL else None
+        chunks.append(chunk)
+        places.append(None if chunk is None else chunk.allocate(spec.shape, spec.dtype))
     return chunks, places
 
 
@@ -321,25 +308,20 @@ def _enter(
     held = signals.hold() if len(outs) > 1 else None
     try:
         arrays: list[Any] = []
-        for i, (result, spec, chunk) in enumerate(zip(results, specs, chunks)):
-            if chunk is not None:
-                chunk.filled = True
-                arrays.append(wrap(chunk, spec, ctx, kind=kind))
-            elif i < len(outs) and outs[i] is not None:
-                out = outs[i]
+        for out, result, spec, chunk in zip_longest(outs, results, specs, chunks):
+            if out is not None:
                 chunk = out._chunk
                 chunk.version += 1
-                if chunk.weight:  # `out` is a part of this chunk
-                    chunk.filled = True
                 place = chunk.data if chunk.spec is spec else array_of((chunk, out._offset, spec))
                 place[...] = result
-                arrays.append(out)
-            else:
+            elif chunk is None:
                 chunk = Chunk(pool, spec.nbytes)
                 chunk.data = result
                 chunk.spec = spec
                 pool.live += spec.nbytes
-                arrays.append(wrap(chunk, spec, ctx, kind=kind))
+            if chunk.weight:  # also if `out` is a part of this chunk
+                chunk.filled = True
+            arrays.append(wrap(chunk, spec, ctx, kind=kind) if out is None else out)
     finally:
         if held is not None:
             signals.release(held)
@@ -347,11 +329,10 @@ def _enter(
 
 
 def _tell(
-    call: Any, ctx: Context, inputs: Iterable[Any], writes: Iterable[Chunk], begin_ns: int
+    call: Any, ctx: Context, inputs: Iterable[Any], writes: tuple[Chunk, ...], begin_ns: int
 ) -> None:
     """Notify listeners of an inline computation (lock held)."""
     end_ns = perf_counter_ns()
-    writes = tuple(writes)
     writes[0].pool.review()  # report earlier frees first
     reads = tuple([x._chunk for x in inputs])
     instrument.emit(
@@ -404,22 +385,20 @@ def queue(
         # Further outputs are for backward only: BatchNorm's mean and deviation.
         shown = op.outputs(**attrs)
     pool = reads[0].pool if reads else pool_of(ctx)
-    if out is None:
-        kind = kind_of(inputs)
-        outs = [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in inferred]
-    else:
+    outs: list[Any] = []
+    if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         check_out(op.name, outs, inferred[:shown], ctx)
         if modes.recording:
             autograd.check_in_place(op, inputs, outs, all([y._offset is None for y in outs]))
             inputs = copies_of(inputs, (), outs)  # the tape saves them after the write
         note_writes(outs)
-        outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx) for spec in inferred[shown:]]
-    outputs = [(y._chunk, y._offset, y._spec) for y in outs]
-    writes = [y._chunk for y in outs]
-    if out is not None:
         # Only a whole chunk is overwritten; a part of a chunk is a read-modify-write.
         reads += [y._chunk for y in outs if y._offset is not None]
+    kind, new_specs = kind_of(inputs), inferred[len(outs) :]
+    outs += [wrap(Chunk(pool, spec.nbytes), spec, ctx, kind=kind) for spec in new_specs]
+    outputs = [(y._chunk, y._offset, y._spec) for y in outs]
+    writes = [y._chunk for y in outs]
     if op.mutates:
         mutated = [inputs[i] for i in op.mutated(len(inputs), attrs)]
         if modes.recording:
@@ -431,7 +410,7 @@ def queue(
     task = OpTask(op, operands, outputs, attrs, ctx, plan, tuple(reads), tuple(writes))
     engine.current.push(task)
     if modes.recording:
-        _record(op, inputs, attrs, outs)
+        autograd.record_op(op, inputs, attrs, outs)
     return outs[0] if shown == 1 else outs[:shown]
 
 
@@ -440,12 +419,11 @@ def copies_of(
 ) -> tuple[Any, ...]:
     """The inputs, with copies at `positions`, and of what lies in the memory of `outs`: of what a
     call will change."""
-    copied = list(inputs)
     memory = [y._chunk for y in outs]
-    for i, x in enumerate(inputs):
-        if x is not None and (i in positions or x._chunk in memory):
-            copied[i] = x.copy()
-    return tuple(copied)
+    return tuple([
+        x.copy() if x is not None and (i in positions or x._chunk in memory) else x
+        for i, x in enumerate(inputs)
+    ])  # fmt: skip
 
 
 def note_writes(arrays: Iterable[Any]) -> None:
@@ -483,11 +461,7 @@ def check_out(name: str, outs: Sequence[Any], inferred: Sequence[Spec], ctx: Con
     for x, spec in zip(outs, inferred, strict=True):
         if not isinstance(x, Array):
             raise TypeError(f"{name}: out= takes NDArrays, got {type(x).__name__}")
-        if x._spec.shape != spec.shape:
-            raise MXNetError(f"{name}: out= has shape {x._spec.shape}, result is {spec.shape}")
-        if x._spec.dtype != spec.dtype:
-            raise MXNetError(
-                f"{name}: out= has dtype {x._spec.dtype.name}, result is {spec.dtype.name}"
-            )
+        if x._spec != spec:
+            raise MXNetError(f"{name}: out= has {x._spec}, the result {spec}")
         if x._ctx.is_cpu is not ctx.is_cpu or not (ctx.is_cpu or x._ctx is ctx):
             raise MXNetError(f"{name}: out= is on {x._ctx}, the inputs are on {ctx}")

@@ -32,7 +32,7 @@ from d2lmini.ndarray.dispatch import apply, wrap
 from d2lmini.ndarray.exchange import from_dlpack, load, load_frombuffer, save
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops.checks import check_storage
-from d2lmini.ops.core import Op, Spec, as_dtype, invoke, registry
+from d2lmini.ops.core import Op, Spec, as_dtype, registry
 from d2lmini.ops.fluent import FUNCTIONS
 from d2lmini.ops.signature import name_function, python_signature
 
@@ -45,24 +45,12 @@ __all__ = [
 # -- new arrays ------------------------------------------------------------------------------------
 
 
-def make(op: Op, ctx: Context | None, out: NDArray | None = None, **attrs: Any) -> NDArray:
-    """Apply an op without inputs on `ctx`. Without a shape one random number is drawn."""
-    attrs.pop("name", None)
-    if out is not None:
-        ctx = out.context
-    if op.random:
-        attrs |= {} if out is None else {"shape": out.shape, "dtype": out.dtype}
-        attrs["shape"] = 1 if attrs.get("shape") is None else attrs["shape"]
-    ctx = ctx or current_context()
-    pool_of(ctx)
-    return apply(op, (), op.bind((), attrs)[1], out, ctx)
-
-
 def without_inputs(
     op: Op, name: str, last: str = "out name kwargs", none: str = "float64", space: str = ""
 ) -> Callable[..., NDArray]:
     """An op without array inputs as `nd.NAME`, or in a namespace: takes the op's attributes, with
-    the context before the dtype, and then `last`, as in MXNet. none: what dtype=None means."""
+    the context before the dtype, and then `last`, as in MXNet. none: what dtype=None means. Without
+    a shape one random number is drawn."""
     signature = python_signature(op, last)
     names = [word for word in signature.parameters if word != "kwargs"]
 
@@ -70,13 +58,18 @@ def without_inputs(
         if len(args) > len(names) or not attrs.keys().isdisjoint(names[: len(args)]):
             raise ArgumentTypeError(f"{name}: too many arguments; takes {', '.join(names)}")
         attrs |= zip(names, args)
-        ctx = attrs.pop("ctx", None)
+        ctx, out, _ = (attrs.pop(word, None) for word in ("ctx", "out", "name"))
         _check_context(name, ctx, *args)
         if "stype" in names:
             check_storage(attrs.pop("stype", None))
         if "dtype" in attrs:
             attrs["dtype"] = as_dtype(attrs["dtype"], none)
-        return make(op, ctx, **attrs)
+        ctx = ctx or current_context() if out is None else out.context
+        if op.random:
+            attrs |= {} if out is None else {"shape": out.shape, "dtype": out.dtype}
+            attrs["shape"] = 1 if attrs.get("shape") is None else attrs["shape"]
+        pool_of(ctx)
+        return apply(op, (), op.bind((), attrs)[1], out, ctx)
 
     function.__signature__ = signature  # type: ignore[attr-defined]
     return name_function(function, op, f"d2lmini.ndarray{space}", name)
@@ -97,6 +90,7 @@ ones = without_inputs(registry["_ones"], "ones", "kwargs", none="float32")
 eye = without_inputs(registry["_eye"], "eye", "kwargs", none="float32")
 arange = without_inputs(registry["_arange"], "arange", "")
 linspace = without_inputs(registry["_linspace"], "linspace", "")
+_fill = without_inputs(registry["_full"], "full", "out", none="float32")
 
 
 def full(
@@ -107,9 +101,7 @@ def full(
         out = empty(shape, ctx, dtype) if out is None else out
         out[:] = val
         return out
-    return make(
-        registry["_full"], ctx, out, shape=shape, value=val, dtype=as_dtype(dtype, "float32")
-    )
+    return _fill(shape, val, ctx, dtype, out)
 
 
 def empty(
@@ -159,9 +151,9 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(ndarray).__name__}")
     as_dtype(ndarray.dtype)
-    if not zero_copy:
-        return exchange.from_array(ndarray, current_context())
     ctx = current_context()
+    if not zero_copy:
+        return exchange.from_array(ndarray, ctx)
     if not ndarray.flags.c_contiguous:
         raise ValueError("from_numpy: only C-contiguous arrays can be shared; use zero_copy=False")
     with suppress(ValueError):  # an earlier call made it read-only, or the memory is
@@ -196,13 +188,7 @@ def onehot_encode(indices: Any, out: Any) -> Any:
     The older form of `one_hot`. A number outside gives a row of zeros. MXNetError when the shapes
     do not fit; unlike in MXNet any dtype is allowed.
     """
-    if out.ndim != 2 or indices.shape != out.shape[:1]:
-        raise MXNetError(
-            f"onehot_encode: indices is {indices.shape}, out {out.shape}, need (N,) and (N, depth)"
-        )
-    one_hot = registry["one_hot"]
-    attrs = {**one_hot.defaults, "depth": out.shape[1], "dtype": out.dtype}
-    return invoke(one_hot, (indices,), attrs, out)
+    return registry["one_hot"](indices, depth=out.shape[-1], dtype=out.dtype, out=out)
 
 
 # -- namespaces ------------------------------------------------------------------------------------

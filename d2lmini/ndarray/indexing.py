@@ -84,8 +84,8 @@ def parse(key: Any, shape: Shape, is_np: bool = False) -> Index:
     """Interpret any `key` for an array of `shape`; is_np: a single element has the shape ().
 
     IndexError: too many indices, out of range, more than one Ellipsis, a mask of another shape.
-    ValueError: a type that is no index, a step of 0, index arrays that do not broadcast.
-    TypeError: slices of floats, ragged or non-numeric lists.
+    ValueError: a type that is no index, a step of 0, ragged lists, index arrays that do not
+    broadcast. TypeError: slices of floats, non-numeric lists.
     """
     items = key if type(key) is tuple else (key,)
     words: list[Any] = []
@@ -130,13 +130,7 @@ def _interpret(items: list[Any], shape: Shape, is_np: bool) -> Index:
         last = normal[-1]
         normal[-1] = (last, last + 1, 1) if type(last) is int else ("at", (1,))
     key = tuple(normal)
-    try:
-        return Index(
-            key, result_shape(key), tuple(arrays), None if advanced else _offset(key, shape)
-        )
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for a in arrays)
-        raise ValueError(f"index arrays of shapes {shapes} do not broadcast") from None
+    return Index(key, result_shape(key), tuple(arrays), None if advanced else _offset(key, shape))
 
 
 def _offset(key: Key, shape: Shape) -> int | None:
@@ -146,13 +140,8 @@ def _offset(key: Key, shape: Shape) -> int | None:
     be other than 1. The position follows Horner's scheme: place i of an axis of size n makes it
     `offset * n + i`.
     """
-    offset = axis = 0
-    spread = False
-    for item in key:
-        if item is None:
-            continue
-        n = shape[axis]
-        axis += 1
+    offset, spread = 0, False
+    for n, item in zip(shape, (item for item in key if item is not None)):
         start, stop, step = item if type(item) is tuple else (item, item + 1, 1)
         if step != 1 or start == stop or (spread and stop - start != n):
             return None
@@ -161,13 +150,9 @@ def _offset(key: Key, shape: Shape) -> int | None:
     return offset
 
 
-def _is_mask(item: Any) -> bool:
-    return isinstance(item, np.ndarray) and item.dtype == bool
-
-
 def _axes_of(item: Any) -> int:
     """The number of axes for which an item stands."""
-    return item.ndim if _is_mask(item) else 1
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype == bool else 1
 
 
 def _item(item: Any) -> Any:
@@ -200,10 +185,7 @@ def _index_array(item: Any) -> Any:
             "a list of NDArrays is not an index; name several axes by x[i, j], or join the arrays "
             "with nd.stack"
         )
-    try:
-        array = np.asarray(item)
-    except ValueError:
-        raise TypeError(f"the index {item!r} is not an array: its rows differ in length") from None
+    array = np.asarray(item)  # ValueError if its rows differ in length
     if array.dtype.kind not in "iufb":
         raise TypeError(f"the index {item!r} is an array of {array.dtype}, not of integers")
     if array.dtype != bool:
@@ -232,13 +214,10 @@ def _expand(items: list[Any], ndim: int, advanced: bool) -> list[Any]:
 
 def _slice(item: slice, n: int) -> tuple[int, int | None, int]:
     """(start, stop, step) of a slice of an axis of size n; equal slices give equal tuples."""
-    start, stop, step = item.indices(n)
-    size = len(range(start, stop, step))
-    if size == 0:
-        return 0, 0, 1
-    if size == 1:
-        return start, start + 1, 1
-    end = start + size * step
+    places = range(n)[item]
+    step = places.step if len(places) > 1 else 1
+    start = places[0] if places else 0
+    end = start + len(places) * step
     return start, end if end >= 0 else None, step
 
 
@@ -359,8 +338,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         value = _fit(value, shape)
     scalar = None if isinstance(value, Value) else value
     if modes.recording:
-        used = (value, *(index.arrays if place is None else ()))
-        used = tuple([array for array in used if isinstance(array, Value)])
+        used = [v for v in (value, *(index.arrays if index else ())) if isinstance(v, Value)]
         whole = place is not None and place._offset is None  # all of x, and x is all of its memory
         autograd.check_in_place(_assign, used, [x], whole)
 

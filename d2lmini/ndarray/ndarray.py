@@ -36,7 +36,6 @@ from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import dispatch, exchange, indexing
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, hand_over, wrap
-from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Spec, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
@@ -122,14 +121,7 @@ class NDArray(Typed, Fluent):
         return self._read(by).reshape(-1)[0]
 
     def __bool__(self) -> bool:
-        if self._spec.size == 0:
-            return False
-        if self._spec.size > 1:
-            raise ValueError(
-                f"the truth of an array of shape {self.shape} is ambiguous; "
-                "use .sum(), .max(), or compare a single element"
-            )
-        return bool(self._scalar("bool"))
+        return self._spec.size != 0 and bool(self._scalar("bool"))
 
     def __float__(self) -> float:
         """The single element as a number. (MXNet 1.9 refuses; many programs expect it.)"""
@@ -199,32 +191,10 @@ class NDArray(Typed, Fluent):
         (keep this axis), -1 (infer the size), -2 (keep all further axes), -3 (merge two axes),
         -4 (split an axis). ArgumentValueError, an MXNetError and a ValueError, when the sizes do
         not fit."""
-        target = shape or kwargs.pop("shape", None)
-        if kwargs or target is None:
-            raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs) or 'nothing'}")
-        if len(target) == 1 and isinstance(target[0], (tuple, list)):
-            target = target[0]
-        return self._reshaped(infer_reshape(self.shape, tuple(map(index, target)), reverse))
-
-    def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
-        """A new axis of size 1; a view if `inplace`."""
-        return self._reshape_by("expand_dims", inplace, axis=axis)
-
-    def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
-        """The array without axes of size 1; a view if `inplace`."""
-        return self._reshape_by("squeeze", inplace, axis=axis)
-
-    def flatten(self, inplace: bool = False) -> NDArray:
-        """Merge all axes but the first; a view if `inplace`."""
-        return self._reshape_by("flatten", inplace)
-
-    def _reshape_by(self, name: str, inplace: bool, **attrs: Any) -> NDArray:
-        """Apply the op, or if `inplace` return a view in the shape of the op's result."""
-        op = registry[name]
-        _, attrs = op.bind((self,), attrs)
-        if inplace:
-            return self._reshaped(plan_of(op, [self._spec], attrs).outputs[0].shape)
-        return invoke(op, (self,), attrs, None)
+        target = map(index, target_shape(shape, kwargs))
+        if kwargs:
+            raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs)}")
+        return self._reshaped(infer_reshape(self.shape, tuple(target), reverse))
 
     # -- gradients ---------------------------------------------------------------------------------
 
@@ -240,13 +210,7 @@ class NDArray(Typed, Fluent):
     @property
     def grad(self) -> NDArray | None:
         """The array's gradient as `backward` stored it; None without `attach_grad`."""
-        leaf = self._leaf
-        return None if leaf is None else leaf.grad
-
-    @property
-    def _leaf(self) -> autograd.Leaf | None:
-        node = self._node and self._node[0]
-        return node if isinstance(node, autograd.Leaf) else None
+        return self._node and self._node[0].grad
 
     @property
     def _fresh_grad(self) -> bool:
@@ -255,9 +219,8 @@ class NDArray(Typed, Fluent):
 
     @_fresh_grad.setter
     def _fresh_grad(self, fresh: bool) -> None:
-        leaf = self._leaf
-        if leaf is not None:
-            leaf.fresh = bool(fresh)
+        if self.grad is not None:
+            self._node[0].fresh = bool(fresh)
 
     def detach(self) -> NDArray:
         """The same memory without history: a constant for autograd."""
@@ -328,6 +291,17 @@ class NDArray(Typed, Fluent):
     if TYPE_CHECKING:  # the methods that `Fluent` derives from ops
 
         def __getattr__(self, name: str) -> Any: ...
+
+
+def target_shape(shape: tuple, kwargs: dict[str, Any]) -> tuple:
+    """The shape that `x.reshape(2, 3)`, `x.reshape((2, 3))` or `x.reshape(shape=(2, 3))` asks for;
+    taken out of `kwargs`."""
+    target = shape or kwargs.pop("shape", None)
+    if target is None:
+        raise TypeError("reshape: takes a shape, as in x.reshape((2, 3))")
+    if isinstance(target, (tuple, list)) and len(target) == 1:
+        target = target[0]
+    return tuple(target) if isinstance(target, (tuple, list)) else (target,)
 
 
 def _zeros(spec: Spec, ctx: Context) -> NDArray:

@@ -21,7 +21,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.storage import SMALL
-from d2lmini.ops.core import Bound, Op, Spec
+from d2lmini.ops.core import Bound, Op, Spec, as_specs
 from d2lmini.ops.kernels import kernel_for
 from d2lmini.ops.spec import Cost
 
@@ -60,16 +60,15 @@ class CallPlan:
         "simple", "small", "tiny", "__weakref__",
     )  # fmt: skip
 
-    def __init__(
-        self, op: Op, inputs: tuple[Spec, ...], attrs: dict[str, Any], outputs: tuple[Spec, ...],
-        predicted_us: float,
-    ):  # fmt: skip
+    def __init__(self, op: Op, inputs: Sequence[Spec], attrs: dict[str, Any]):
         self.op = op
         self.name = op.name
-        self.inputs = inputs
+        self.inputs = inputs = tuple(inputs)
         self.attrs = attrs
-        self.outputs = outputs
-        self.predicted_us = predicted_us
+        self.outputs = outputs = tuple(as_specs(infer(op, inputs, attrs)))
+        cost = op.cost(inputs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
+        rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
+        self.predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
         self.compute = kernel_for(op, "cpu", inputs, outputs)
         self.tiny = all([spec.nbytes < SMALL for spec in outputs])
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
@@ -92,23 +91,17 @@ class CallPlan:
                 return (self.kernel(np, *arrays),)
             return (self.compute(np, *arrays, **attrs),)
         result = self.compute(np, *arrays, **attrs)
-        if type(result) is not np.ndarray:
-            return (np.array(result, self.outputs[0].dtype),)
-        if not is_new(self.name, self.outputs[0], result, arrays):
-            # Without `order` a copy of a transposed array would be in Fortran order.
-            return (np.array(result, order="C"),)
-        is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
-        self.kernel = self._bind() if is_own else getattr(self.compute, "kernel", None)
-        return (result,)
+        kept = as_contents(np, self.name, self.outputs[0], result, arrays)
+        if kept is result:
+            is_own = self.compute is self.op.compute  # else perhaps a composed op's, with a program
+            self.kernel = self._bind() if is_own else getattr(self.compute, "kernel", None)
+        return (kept,)
 
     def _bind(self) -> Callable[..., Any]:
         """`compute` with the attributes as defaults. A call without keywords is 0.3 us faster."""
-        compute: Any = self.op.compute
-        kernel = FunctionType(
-            compute.__code__, compute.__globals__, compute.__name__, compute.__defaults__,
-            compute.__closure__,
-        )  # fmt: skip
-        kernel.__kwdefaults__ = {**(compute.__kwdefaults__ or {}), **self.attrs}
+        f: Any = self.op.compute
+        kernel = FunctionType(f.__code__, f.__globals__, None, f.__defaults__, f.__closure__)
+        kernel.__kwdefaults__ = {**(f.__kwdefaults__ or {}), **self.attrs}
         return kernel
 
     def kernel_on(self, kind: str) -> Callable[..., Any]:
@@ -123,16 +116,21 @@ class CallPlan:
         return self.op.cost(self.inputs, self.outputs, **self.attrs)
 
 
-def is_new(name: str, spec: Spec, result: Any, seen: Sequence[Any]) -> bool:
-    """True if a chunk can hold an op's result: new memory in C order, no view and none of the
-    arrays `seen`. AssertionError for another spec than the op promised."""
+def as_contents(xp: Any, name: str, spec: Spec, result: Any, seen: Sequence[Any]) -> Any:
+    """An op's result as a chunk can hold it: new memory in C order, no view and none of the arrays
+    `seen`. A copy, unless the result is that. AssertionError for another spec than the op promised.
+    """
+    if not isinstance(result, xp.ndarray):
+        return xp.asarray(result, spec.dtype)
     if result.shape != spec.shape or result.dtype != spec.dtype:
         raise AssertionError(f"{name} computed {result.shape} {result.dtype}, promised {spec}")
     is_own = result.base is None and result.flags.c_contiguous
-    return is_own and not any(result is array for array in seen)
+    is_new = is_own and not any(result is array for array in seen)
+    # Without `order` a copy of a transposed array would be in Fortran order.
+    return result if is_new else xp.array(result, order="C")
 
 
-def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
+def plan_of(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> CallPlan:
     """The plan of a call; MXNetError, prefixed with the op's name, if the call is invalid.
 
     Attributes that the op caches are identified by their number, which is fast; others by their
@@ -147,14 +145,14 @@ def plan_of(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
     if op.outputs == 0:
         if "steps" in attrs:
             inputs += tuple([step.op for step in attrs["steps"]])
-        return op.plans.get(inputs) or _keep(op, inputs, _make(op, specs, attrs))
+        return op.plans.get(inputs) or _keep(op, inputs, CallPlan(op, specs, attrs))
     key = _key_of(op, inputs, attrs)
     try:
         plan = op.plans.get(key)
     except TypeError:  # an attribute is not hashable
-        return _make(op, specs, attrs)
+        return CallPlan(op, specs, attrs)
     if plan is None:
-        plan = _keep(op, key, _make(op, specs, attrs))
+        plan = _keep(op, key, CallPlan(op, specs, attrs))
     return _keep(op, kept, plan) if kept else plan
 
 
@@ -162,9 +160,8 @@ def _key_of(op: Op, inputs: Sequence[int], attrs: dict[str, Any]) -> tuple:
     """The key of a plan. Values have their types beside them, for 1, 1.0 and True are equal but
     differ in meaning; and where there is a zero their texts, for so do 0.0 and -0.0."""
     values = attrs.values()
-    if op.signed_zeros and 0 in values:
-        return (*inputs, *values, *map(type, values), *map(str, values))
-    return (*inputs, *values, *map(type, values))
+    key = *inputs, *values, *map(type, values)
+    return (*key, *map(str, values)) if op.signed_zeros and 0 in values else key
 
 
 def _keep(op: Op, key: tuple, plan: CallPlan) -> CallPlan:
@@ -194,29 +191,10 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
         return None
 
 
-def ufunc_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan:
-    """The plan of a ufunc on arrays of one spec; the same for every scalar operand."""
-    key = -len(inputs), inputs[0]._spec.number
-    plan: CallPlan | None = op.plans.get(key)
-    if plan is None:
-        plan = op.plans[key] = plan_of(op, [x._spec for x in inputs], attrs)
-    return plan
-
-
-def _make(op: Op, specs: list, attrs: dict[str, Any]) -> CallPlan:
-    inferred = infer(op, specs, attrs)
-    outputs = (inferred,) if type(inferred) is Spec else tuple(inferred)
-    cost = op.cost(specs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
-    rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
-    predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
-    return CallPlan(op, tuple(specs), attrs, outputs, predicted_us)
-
-
-def infer(op: Op, specs: list, attrs: dict[str, Any]) -> Any:
+def infer(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> Any:
     """The result of `op.infer`, with errors prefixed with the op's name."""
     try:
         return op.infer(*specs, **attrs)
     except (MXNetError, ValueError, OverflowError) as problem:
         text = str(problem)
-        text = text if text.startswith(op.name) else f"{op.name}: {text}"
-        raise MXNetError(text) from None
+        raise MXNetError(text if text.startswith(op.name) else f"{op.name}: {text}") from None

@@ -35,6 +35,7 @@ from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.base.dtypes import flag_of
 from d2lmini.graph.ir import Node
 from d2lmini.ndarray import functions as nd
+from d2lmini.ndarray.ndarray import target_shape
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Op, as_dtype, modes, registry
 from d2lmini.ops.facts import Facts
@@ -64,19 +65,17 @@ def variable(
     """
     if not isinstance(name, str):
         raise TypeError(f"var: a variable's name is a string, got {name!r}")
+    check_storage(stype)
+    facts = {
+        "__shape__": (shape,) if isinstance(shape, int) else shape and tuple(shape),
+        "__dtype__": None if dtype is None else flag_of(as_dtype(dtype)),
+        "lr_mult": lr_mult,
+        "wd_mult": wd_mult,
+        "__init__": init if init is None or isinstance(init, str) else init.dumps(),
+        "__storage_type__": None if stype is None else 0,
+    }
     labels = dict(AttrScope.current.get(attr))
-    if shape is not None:
-        labels["__shape__"] = text_of((shape,) if isinstance(shape, int) else tuple(shape))
-    if dtype is not None:
-        labels["__dtype__"] = str(flag_of(as_dtype(dtype)))
-    for key, value in (("lr_mult", lr_mult), ("wd_mult", wd_mult)):
-        if value is not None:
-            labels[key] = str(value)
-    if init is not None:
-        labels["__init__"] = init if isinstance(init, str) else init.dumps()
-    if stype is not None:
-        check_storage(stype)
-        labels["__storage_type__"] = "0"
+    labels |= {key: text_of(value) for key, value in facts.items() if value is not None}
     for key, value in kwargs.items():
         if not is_label(key):
             raise ValueError(
@@ -98,8 +97,7 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         labels[key] = str(kwargs.pop(key))
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
-    for word in ("inplace", "copy"):  # arrays take these: whether the result shares the memory
-        kwargs.pop(word, None)
+    kwargs.pop("copy", None)  # arrays take it: whether the result may share the memory
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = modes.tracing is not None
     if not op.symbolic and not in_trace:
@@ -174,7 +172,6 @@ def _creator(op: Op, name: str) -> Function:
             words["dtype"] = words["dtype"] or "float32"
         elif words.get("shape") is None:
             words["shape"] = () if modes.tracing is None else 1
-        words.pop("ctx", None)
         return compose(op, (), words)
 
     return name_function(function, op, "d2lmini.symbol", name)
@@ -214,13 +211,10 @@ def _randn(*shape: int, loc: float = 0, scale: float = 1, **kwargs: Any) -> Symb
     return random.normal(loc, scale, shape, **kwargs)
 
 
-def _multinomial(
-    data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
-) -> Symbol:
+def _multinomial(data, shape=(), get_prob=True, dtype="int32", **kwargs) -> Symbol:
     """Indices drawn with the probabilities in the last axis of data; with get_prob (the default
     here, as in MXNet) also the log of each index's probability, as a second output."""
-    attrs = {"shape": () if shape is None else shape, "get_prob": get_prob, "dtype": dtype}
-    return compose(registry["_sample_multinomial"], (data,), {**attrs, **kwargs})
+    return compose(registry["_sample_multinomial"], (data, shape, get_prob, dtype), kwargs)
 
 
 random: Any = Namespace("sym.random", "_random_")
@@ -237,20 +231,12 @@ random.shuffle.__qualname__ = "random.shuffle"
 
 def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
     """Reshape: `reshape(2, 3)` or `reshape((2, 3))`, with MXNet's codes."""
-    target = shape or kwargs.pop("shape", None)
-    if target is None:
-        raise TypeError("reshape: takes a shape, as in x.reshape((2, 3))")
-    if len(target) == 1 and isinstance(target[0], (tuple, list)):
-        target = target[0]
-    kwargs["shape"] = tuple(target) if isinstance(target, (tuple, list)) else target
+    kwargs["shape"] = target_shape(shape, kwargs)
     return compose(registry["reshape"], (self,), kwargs, "reshape")
 
 
 _methods = {
-    **{
-        name: function_of(registry[name], name)
-        for name in (*METHODS, "expand_dims", "squeeze", "flatten")
-    },
+    **{name: function_of(registry[name], name) for name in METHODS},
     "astype": function_of(registry["Cast"], "cast"),
     "copy": function_of(registry["_copy"], "_copy"),
     "detach": function_of(registry["BlockGrad"], "blockgrad"),

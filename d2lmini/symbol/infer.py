@@ -55,27 +55,23 @@ from d2lmini.ops.facts import Conflict, Partial, is_known, merged
 from d2lmini.ops.signature import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import naming
-from d2lmini.symbol.symbol import Symbol, apply_op, lacks_shape
+from d2lmini.symbol.symbol import Symbol, apply_op, is_open
 
 #: Two substitutes for an unknown size, with many divisors for the sake of reshapes and splits; and
 #: 1, which tells whether the number of axes depends on the size (`squeeze`).
 TRIES = (5040, 7560, 1)
 
-#: Exceptions of rules and ops for wrong attributes and labels, which a file may contain.
-_MISFITS = (
-    Conflict, MXNetError, TypeError, ValueError, LookupError, ArithmeticError, AssertionError,
-)  # fmt: skip
-
-_shape = converter_of("Shape")
+_shape, _FLOAT32 = converter_of("Shape"), np.dtype("float32")
 
 
 def _to_fixed_point(
-    entries: Sequence[Entry], of_variable: Callable[[Node], Any], visit: Callable[..., None]
+    entries: Sequence[Entry], given: Mapping[Node, Any], fact: str, visit: Callable[..., None]
 ) -> dict[Entry, Any]:
-    """What is known of all outputs in the graph. visit: (node, known) adds what follows from one
-    node. MXNetError, with the node and its line, for a contradiction."""
+    """What is known of all outputs in the graph, from what is `given` of some variables and from
+    the labels of the others. fact: 'shape' or 'dtype'. visit: (node, known) adds what follows from
+    one node. MXNetError, with the node and its line, for a contradiction."""
     nodes = topological(entries)
-    known = {(node, 0): of_variable(node) for node in nodes if node.op is None}
+    known = {(v, 0): given.get(v) or _fact_of(v, fact) for v in nodes if v.op is None}
     calls = [node for node in nodes if node.op is not None]
     before: dict[Entry, Any] | None = None
     while known != before:
@@ -83,13 +79,33 @@ def _to_fixed_point(
         for node in (*calls, *reversed(calls)):
             try:
                 visit(node, known)
-            except _MISFITS as problem:
+            except Exception as problem:  # whatever attributes and labels of a file may cause
                 where = f"{node.op.name} in node {node.name!r}"  # type: ignore[union-attr]
                 raise MXNetError(
                     f"{where}, made at {callsite.describe(node.site)}: "
                     f"{str(problem)[:300] or type(problem).__name__}"
                 ) from None
     return known
+
+
+#: How to read what the label of a variable says of it; None: nothing.
+_READERS: dict[str, Callable[[str], Any]] = {
+    "shape": lambda text: _shape(text) or None,
+    "dtype": lambda text: dtype_of(int(text)),  # MXNet writes -1 for an unknown dtype
+}
+
+
+def _fact_of(variable: Node, fact: str) -> Any:
+    """The shape or dtype of a variable that its graph or its label tells."""
+    if variable.specs is not None:
+        return getattr(variable.specs[0], fact)
+    label = variable.labels.get(f"__{fact}__", "")
+    try:
+        return _READERS[fact](label) if label else None
+    except ValueError:
+        raise MXNetError(
+            f"{variable.name[:100]!r} has the label __{fact}__={label[:100]!r}"
+        ) from None
 
 
 def _names(node: Node) -> Sequence[str]:
@@ -109,17 +125,7 @@ def shapes_of(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> dict[E
     """Shapes of all outputs in the graph as far as they follow from those of some variables; labels
     apply to variables without a given shape. MXNetError, with the node and its line, for a
     contradiction."""
-    return _to_fixed_point(entries, lambda node: known.get(node) or _label_shape(node), _visit)
-
-
-def _label_shape(node: Node) -> Partial:
-    if node.specs is not None:
-        return node.specs[0].shape
-    text = node.labels.get("__shape__") or "()"
-    try:
-        return _shape(text) or None
-    except ValueError:
-        raise MXNetError(f"{node.name[:100]!r} has the label __shape__={text[:100]!r}") from None
+    return _to_fixed_point(entries, known, "shape", _visit)
 
 
 def _visit(node: Node, found: dict[Entry, Partial]) -> None:
@@ -150,13 +156,10 @@ def _visit(node: Node, found: dict[Entry, Partial]) -> None:
 def _outputs(node: Node, shapes: Sequence[Any]) -> Sequence[Partial]:
     """The outputs that the op infers for these shapes of its inputs."""
     op = node.op
-    if lacks_shape(op, node.attrs):
-        return []
-    if not node.inputs and min(node.attrs.get("shape") or (0,)) < 0:
-        return [tuple([max(n, 0) for n in node.attrs["shape"]])]  # as in MXNet, -1 is unknown
+    if is_open(op, node.attrs):
+        return [tuple([max(n, 0) for n in node.attrs["shape"]]) or None]
     if all(map(is_known, shapes)):
-        kind = Sure if node.inputs or "num" in node.attrs else tuple  # else 0 is unknown
-        return list(map(kind, _infer_with(node, shapes, 0)))
+        return list(map(Sure, _infer_with(node, shapes, 0)))
     found = []
     for size in TRIES:
         with suppress(MXNetError):  # it may be due to the substituted size
@@ -188,9 +191,7 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
     given: dict[Node, Entry] = {}
     found: dict[Entry, Partial] = {}
     for node in topological(entries):
-        if node.op is None or node.inputs or node.specs is not None:
-            continue
-        if min(node.attrs.get("shape") or (1,)) < 1 or lacks_shape(node.op, node.attrs):
+        if node.op is not None and node.specs is None and is_open(node.op, node.attrs):
             found = found or shapes_of(entries, known)
             shape = found[node, 0]
             if not is_known(shape):
@@ -206,11 +207,9 @@ def complete_shapes(entries: Sequence[Entry], known: Mapping[Node, Partial]) -> 
 
 
 def evaluate(
-    entries: Sequence[Entry],
-    values: Mapping[Node, Any],
-    ctx: Context | None = None,
+    entries: Sequence[Entry], values: Mapping[Node, Any], ctx: Context | None = None,
     keys: Sequence[Any] = (),
-) -> list[Any]:
+) -> list[Any]:  # fmt: skip
     """The values of `entries`, given those of the variables: all NDArrays, or all Symbols.
 
     ctx: the context of arrays made without inputs. keys: what the nodes of a trace draw with.
@@ -224,8 +223,7 @@ def evaluate(
                 raise MXNetError(f"variable {node.name!r} has no value")
             return [values[node]]
         if symbolic:
-            labels = dict(node.labels)
-            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, labels, node.given)
+            y = apply_op(node.op, tuple(inputs), node.own_attrs, node.name, node.labels, node.given)
             return list(y) if len(y._entries) > 1 else [y]
         draw = node.attrs.get("rng") if keys else None
         with nullcontext() if draw is None else random_state.use_key(keys[draw.number]):
@@ -248,8 +246,7 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
     for node in variables_of(self._entries):
         array = kwargs.get(node.name)
         if not isinstance(array, NDArray):
-            kind = ValueError if array is None else TypeError
-            raise kind(
+            raise (ValueError if array is None else TypeError)(
                 f"eval: {node.name} must be an NDArray, got {type(array).__name__}; give one for "
                 f"each of {self.list_inputs()}"
             )
@@ -266,62 +263,37 @@ def _eval(self: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[N
 # -- dtypes ----------------------------------------------------------------------------------------
 
 
-def dtypes_of(entries: Sequence[Entry], known: Mapping[Node, Any]) -> dict[Entry, Any]:
-    """Dtypes of all outputs in the graph as far as they follow from those of some variables."""
-    return _to_fixed_point(
-        entries,
-        lambda node: known.get(node) or (node.specs[0].dtype if node.specs else label_dtype(node)),
-        _visit_dtypes,
-    )
-
-
-def label_dtype(node: Node) -> Any:
-    """The dtype in the label of a variable; None without one."""
-    label = node.labels.get("__dtype__", "-1")  # MXNet writes -1 for an unknown dtype
-    dtype = dtype_of(int(label)) if label.isdecimal() and len(label) < 3 else None
-    if dtype is None and label != "-1":
-        raise MXNetError(f"{node.name[:100]!r} has the label __dtype__={label[:100]!r}")
-    return dtype
-
-
 def _visit_dtypes(node: Node, found: dict[Entry, Any]) -> None:
     """Infer all dtypes that follow from one node."""
     op = node.op
     names = op.input_names if not op.variadic else [op.input_names[0]] * len(node.inputs)
     given = [(n, e) for n, e in zip(names, node.inputs) if e is not None]
     bound = [e for n, e in given if n not in op.free_dtypes]
-    together = next((found[e] for e in bound if found.get(e) is not None), None)
+    together = next(filter(None, map(found.get, bound)), None)
     data_is_free = "data" in op.free_dtypes
     if data_is_free and node.attrs.get("dtype") is not None:
         together = as_dtype(node.attrs["dtype"])
-    elif together is None and not data_is_free and (_passes_on(node) or op.same_shape):
-        together = found.get((node, 0))
+    elif together is None and not data_is_free:
+        passes_on = op.same_shape or op.output_dtypes(node.attrs, node, 1)[0] is node
+        together = found.get((node, 0)) if passes_on else None
     for entry in bound:
-        if found.get(entry) is None:
-            found[entry] = together
-        elif together is not None and found[entry] != together and not op.mixed_dtypes:
+        found[entry] = found.get(entry) or together
+        if found[entry] != together and not op.mixed_dtypes:
             raise Conflict(
-                f"dtypes differ: {found[entry].name} and {together.name}; convert one with sym.cast"
+                f"dtypes differ: {found[entry]} and {together}; convert one with sym.cast"
             )
     if op.float32_parameters and together is not None:
         for _, entry in given[1:]:
-            if found.get(entry) is None:
-                found[entry] = np.dtype("float32") if is_half(together) else together
+            found[entry] = found.get(entry) or (_FLOAT32 if is_half(together) else together)
     data: Any = together
     if data_is_free:
         data = [found.get(entry) for _, entry in given] if op.variadic else found.get(given[0][1])
     for name, entry in given:
-        if name in op.presumed_dtypes and found.get(entry) is None and data is not None:
-            found[entry] = np.dtype(op.presumed_dtypes[name] or data)
+        if name in op.presumed_dtypes and data is not None:
+            found[entry] = found.get(entry) or np.dtype(op.presumed_dtypes[name] or data)
     for i, dtype in enumerate(op.output_dtypes(node.attrs, data, node.n_outputs)):
         if dtype is not None:
             found[node, i] = as_dtype(dtype)
-
-
-def _passes_on(node: Node) -> bool:
-    """True if the output has the dtype of the inputs."""
-    mark = object()
-    return node.op.output_dtypes(node.attrs, mark, 1)[0] is mark  # type: ignore[union-attr]
 
 
 # -- methods of Symbol -----------------------------------------------------------------------------
@@ -331,16 +303,13 @@ def _read_given(symbol: Symbol, args: tuple, kwargs: dict[str, Any], what: str) 
     """The caller's value for each variable; a name applies to all variables of that name."""
     if args and kwargs:
         raise ValueError(f"{what}: give known arguments by position or by name, not both")
-    given = list(zip(naming.variables(symbol._entries)[0], args))
-    if not args:
-        variables = variables_of(symbol._entries)
-        names = {node.name for node in variables}
-        for name in kwargs:
-            if name not in names:
-                raise MXNetError(
-                    f"{what}: there is no argument {name!r}; there are {sorted(names)}"
-                )
-        given = [(node, kwargs.get(node.name)) for node in variables]
+    variables = variables_of(symbol._entries)
+    names = {node.name for node in variables}
+    for name in kwargs:
+        if name not in names:
+            raise MXNetError(f"{what}: there is no argument {name!r}; there are {sorted(names)}")
+    given = [(node, kwargs.get(node.name)) for node in variables]
+    given = list(zip(naming.variables(symbol._entries)[0], args)) if args else given
     return {node: value for node, value in given if value is not None}
 
 
@@ -354,12 +323,8 @@ def _collect(symbol: Symbol, found: Mapping[Entry, Any]) -> tuple[list[Any], ...
 def _shapes(symbol: Symbol, args: tuple, kwargs: dict[str, Any]) -> Any:
     known = {}
     for node, shape in _read_given(symbol, args, kwargs, "infer_shape").items():
-        if not isinstance(shape, (tuple, list)):
-            raise TypeError(
-                f"infer_shape: a shape is a tuple, but {node.name!r} is {type(shape).__name__}"
-            )
-        if not all(isinstance(n, Integral) for n in shape):
-            raise TypeError(f"infer_shape: sizes are integers, but {node.name!r} is {shape}")
+        if not isinstance(shape, (tuple, list)) or any(not isinstance(n, Integral) for n in shape):
+            raise TypeError(f"infer_shape: {node.name!r} needs a tuple of integers, got {shape!r}")
         known[node] = tuple([max(int(n), 0) for n in shape]) or None  # -1 is unknown as well
     return _collect(symbol, shapes_of(symbol._entries, known))
 
@@ -406,8 +371,9 @@ def infer_type(self: Symbol, *args: Any, **kwargs: Any) -> Any:
 
 def infer_type_partial(self: Symbol, *args: Any, **kwargs: Any) -> Any:
     """Like `infer_type`, as far as known: None for unknown types."""
-    known = _read_given(self, args, kwargs, "infer_type")
-    found = dtypes_of(self._entries, {node: as_dtype(dtype) for node, dtype in known.items()})
+    given = _read_given(self, args, kwargs, "infer_type")
+    known = {node: as_dtype(dtype) for node, dtype in given.items()}
+    found = _to_fixed_point(self._entries, known, "dtype", _visit_dtypes)
     return tuple(
         [[None if d is None else np.dtype(d).type for d in part] for part in _collect(self, found)]
     )

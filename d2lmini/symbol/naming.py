@@ -60,51 +60,39 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base.scopes import Scope, Undo, swap
-from d2lmini.graph.ir import Entry, Inputs, Node, topological, transform
+from d2lmini.graph.ir import Entry, Inputs, Node, mutated_by, topological, transform
 from d2lmini.ops.elementwise import FAMILIES
 
 
-class _ThreadState(threading.local):
-    """Per thread: the current scope of a class, at first one of its own."""
+class Current(threading.local):
+    """The attribute `current` of a class of scopes: the scope of this thread, at first one of its
+    own. Subclasses share it."""
 
     def __init__(self, kind: type):
         self.scope = kind()
 
-
-class PerThread(type):
-    """Metaclass of scopes: `current` is this thread's scope of the class; it can be assigned."""
-
-    _thread_state: Any
-
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]):
-        super().__init__(name, bases, namespace)
-        if bases == (Scope,):  # subclasses share it
-            cls._thread_state = _ThreadState(cls)
-
-    @property
-    def current(cls) -> Any:
-        return cls._thread_state.scope
-
-    @current.setter
-    def current(cls, scope: Any) -> None:
-        cls._thread_state.scope = scope
+    def __get__(self, scope: Any, kind: type) -> Any:
+        return self.scope
 
 
-class NameManager(Scope, metaclass=PerThread):
+class NameManager(Scope):
     """Names by kind and number. A new scope starts its own count."""
+
+    current: Any
 
     def __init__(self) -> None:
         self._counter: dict[str, int] = {}
 
     def get(self, name: str | None, hint: str) -> str:
         """`name` itself, or if None the next name of the kind `hint`."""
-        if name:
-            return name
-        return next_name(self._counter, hint)
+        return name or next_name(self._counter, hint)
 
     def _begin(self, undo: Undo) -> NameManager:
-        swap(undo, NameManager, "current", self)
+        swap(undo, vars(NameManager)["current"], "scope", self)
         return self
+
+
+NameManager.current = Current(NameManager)
 
 
 def next_name(counter: dict[str, int], hint: str) -> str:
@@ -160,11 +148,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         parts = [text_of(v) for v in value]
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, (np.dtype, type)):
         return np.dtype(value).name
-    return str(value)
+    return str(value.item() if isinstance(value, np.generic) else value)
 
 
 def encode_label(name: str, on_op: bool) -> str:
@@ -192,23 +178,26 @@ def check_labels(given: Mapping[str, Any]) -> None:
             raise ValueError(f"attributes are strings, got {name}={value!r}")
 
 
-class AttrScope(Scope, metaclass=PerThread):
+class AttrScope(Scope):
     """Labels, as strings by name (ValueError for others). Scopes nest; the inner value wins."""
+
+    current: Any
 
     def __init__(self, **labels: str):
         check_labels(labels)
         self._attr = labels
 
-    def get(self, labels: dict[str, str] | None) -> dict[str, str]:
+    def get(self, labels: Mapping[str, str] | None) -> dict[str, str]:
         """The labels of this scope, updated with `labels`."""
-        if not self._attr:
-            return labels or {}
         return {**self._attr, **(labels or {})}
 
     def _begin(self, undo: Undo) -> AttrScope:
         swap(undo, self, "_attr", {**AttrScope.current._attr, **self._attr})
-        swap(undo, AttrScope, "current", self)
+        swap(undo, vars(AttrScope)["current"], "scope", self)
         return self
+
+
+AttrScope.current = Current(AttrScope)
 
 
 def labels_of(given: Mapping[str, Any]) -> dict[str, str]:
@@ -238,14 +227,11 @@ def output_name(entry: Entry) -> str:
 def variables(entries: Sequence[Entry]) -> tuple[list[Node], list[Node]]:
     """The arguments and the auxiliary states of a graph."""
     nodes = topological(entries)
-    changed: set[Node] = set()
+    changed = mutated_by(nodes)
     for node in nodes:
-        names = None if node.op is None else node.op.auxiliary
-        if names is None:
-            changed.update(entry[0] for entry in node.mutated)
-        else:
-            given = zip(node.op.input_names, node.inputs)  # type: ignore[union-attr]
-            changed.update(entry[0] for name, entry in given if entry and name in names)
+        if node.op is not None and node.op.auxiliary:
+            given = zip(node.op.input_names, node.inputs)
+            changed.update(entry[0] for n, entry in given if entry and n in node.op.auxiliary)
     found = [node for node in nodes if node.op is None]
     return [node for node in found if node not in changed], [n for n in found if n in changed]
 

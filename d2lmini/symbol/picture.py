@@ -14,6 +14,7 @@ A notebook shows a Symbol that is the last value of a cell this way.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from d2lmini.base import MXNetError, callsite
 from d2lmini.draw.picture import Drawing
@@ -43,10 +44,7 @@ class Picture(Drawing):
         folded = fold_variables(nodes, outputs)
         shown = [node for node in nodes if node not in folded]
         if len(shown) > MOST:
-            raise MXNetError(
-                f"a picture of {len(shown)} boxes is too large; choose a part of the graph "
-                "from get_internals()"
-            )
+            raise MXNetError(f"{len(shown)} boxes are too many; choose a part by get_internals()")
 
         def shape_of(entry: Entry) -> str:
             shape = found.get(entry)
@@ -108,10 +106,9 @@ def fold_variables(nodes: list[Node], outputs: set[Node]) -> set[Node]:
 
 
 def _repr_svg_(self: Symbol) -> str | None:
-    try:
+    with suppress(MXNetError):  # too large, or its labels contradict each other: show the name
         return Picture(self).svg
-    except MXNetError:
-        return None  # too large, or its labels contradict each other: show the name instead
+    return None
 
 
 def picture(self: Symbol, **shapes: tuple[int, ...]) -> Picture:

@@ -47,7 +47,7 @@ import numpy as np
 from d2lmini import addons
 from d2lmini.base import MXNetError, callsite, explain_left_out
 from d2lmini.context import Context, current_context
-from d2lmini.graph.ir import Entry, Node, topological, variables_of
+from d2lmini.graph.ir import Entry, Node, spec_of, topological, variables_of
 from d2lmini.ndarray.indexing import is_whole, parse, select
 from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.core import Op, Spec, Value, invoke, modes, registry
@@ -70,6 +70,15 @@ class NotImplementedForSymbol(MXNetError, NotImplementedError):
         )
 
 
+#: What a Symbol does not know, and what the error says of it.
+_FACTS = ("shape", "dtype", "size", "ndim", "context", "ctx")
+_UNKNOWN = (
+    ": what it is like is not known before it runs. In hybrid_forward use operations that adapt "
+    "(reshape codes 0 and -1, F.shape_array, F.zeros_like), or write a plain `forward(self, x)`, "
+    "which sees shapes also when it is compiled"
+)
+
+
 class Symbol(Fluent):
     """An output of a node, or a group of outputs; made by `sym.var` and by operations."""
 
@@ -89,7 +98,8 @@ class Symbol(Fluent):
         if out is not None and out is not inputs[0]:  # x += 1 makes a new Symbol under the old name
             raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
         name = NameManager.current.get(None, operator_hint(op.name))
-        if op.broadcasts and not all(map(_is_typed, inputs)):
+        symbols = [x for x in inputs if isinstance(x, Symbol)]
+        if op.broadcasts and any(x._entry[0].specs is None for x in symbols):
             op = op.family.equal
         result = apply_op(op, inputs, attrs, name)
         if out is None or modes.tracing is None:
@@ -113,20 +123,16 @@ class Symbol(Fluent):
         return nodes.pop().name if len(nodes) == 1 else None
 
     def __repr__(self) -> str:
-        name = self.name
-        if name is None:
-            names = ", ".join(node.name for node, _ in self._entries)
-            return f"<{type(self).__name__} group [{names}]>"
-        return f"<{type(self).__name__} {name}>"
+        shown = self.name or f"group [{', '.join(node.name for node, _ in self._entries)}]"
+        return f"<{type(self).__name__} {shown}>"
 
     def __hash__(self) -> int:
         return id(self) // 16
 
-    def __copy__(self) -> Symbol:
+    def __copy__(self, memo: Any = None) -> Symbol:
         return type(self)(self._entries)
 
-    def __deepcopy__(self, memo: dict) -> Symbol:
-        return self.__copy__()
+    __deepcopy__ = __copy__
 
     def __neg__(self) -> Any:
         return invoke(registry["_mul_scalar"], (self,), {"scalar": -1.0}, None)
@@ -152,9 +158,8 @@ class Symbol(Fluent):
 
     def get_internals(self) -> Symbol:
         """All outputs of all nodes as a group: `s.get_internals()['fc1_output']`."""
-        return type(self)(
-            tuple([(n, i) for n in topological(self._entries) for i in range(n.n_outputs)])
-        )
+        nodes = topological(self._entries)
+        return type(self)(tuple([(node, i) for node in nodes for i in range(node.n_outputs)]))
 
     def get_children(self) -> Symbol | None:
         """The inputs of the Symbol's nodes as a group; None if there are none."""
@@ -188,8 +193,7 @@ class Symbol(Fluent):
     def attr(self, key: str) -> str | None:
         """The attribute or label `key` of the first node as a string, for 'name' its name; None if
         absent."""
-        node = self._entries[0][0]
-        return node.name if key == "name" else naming.attributes(node).get(key)
+        return self._entries[0][0].name if key == "name" else self.list_attr().get(key)
 
     def list_attr(self) -> dict[str, str]:
         """All attributes and labels of the first node."""
@@ -205,11 +209,6 @@ class Symbol(Fluent):
     def list_outputs(self) -> list[str]:
         """Names of the outputs: 'dot0_output', of several 'split0_output0', ..."""
         return [output_name(entry) for entry in self._entries]
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs."""
-        return len(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -234,32 +233,24 @@ class Symbol(Fluent):
         return type(self)(self._entries[key])
 
     # Called only for missing attributes.
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in ("bind", "simple_bind", "_bind", "_simple_bind"):
+            addons.find("Symbol.bind")  # it adds them to the class
+            return getattr(self, name)
         if name == "_chunk":  # the memory: the caller expects an array
             raise NotImplementedForSymbol(
                 "being written into an array, or used without operations,"
             )
-        raise AttributeError(_explain(type(self).__name__, name))
+        kind = type(self).__name__
+        raise AttributeError(
+            explain_left_out(f"{kind}.{name}")
+            or f"{kind!r} object has no attribute {name!r}{_UNKNOWN if name in _FACTS else ''}"
+        )
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise NotImplementedForSymbol("x[...] = value")
-
-
-def _explain(kind: str, name: str) -> str:
-    """The message for a name that Symbols do not have."""
-    left_out = explain_left_out(f"{kind}.{name}")
-    if left_out:
-        return left_out
-    hint = ""
-    if name in ("shape", "dtype", "size", "ndim", "context", "ctx"):
-        hint = (
-            ": what it is like is not known before it runs. In hybrid_forward use operations that "
-            "adapt (reshape codes 0 and -1, F.shape_array, F.zeros_like), or write a plain "
-            "`forward(self, x)`, which sees shapes also when it is compiled"
-        )
-    return f"{kind!r} object has no attribute {name!r}{hint}"
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
@@ -272,34 +263,17 @@ def _refuse(what: str) -> Callable[..., NoReturn]:
     return method
 
 
-def _from_executor(name: str) -> Callable[..., Any]:
-    """A method of `compat.executor`: the first call imports it, and it replaces the method."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        addons.find("Symbol.bind")
-        return getattr(self, name)(*args, **kwargs)
-
-    method.__doc__ = f"`{name}` of `compat.executor`, which it loads."
-    return method
-
-
 for _name in """
     asnumpy asscalar item tolist wait_to_read wait_to_write backward attach_grad as_in_context
     copyto __bool__ __float__ __int__ __index__""".split():
     setattr(Symbol, _name, _refuse(_name.strip("_")))
-for _name in ("bind", "simple_bind", "_bind", "_simple_bind"):
-    setattr(Symbol, _name, _from_executor(_name))
 del _name
 
 
 def apply_op(
-    op: Op,
-    inputs: tuple,
-    attrs: dict[str, Any],
-    name: str,
-    labels: dict[str, str] | None = None,
-    given: Mapping[str, str] | None = None,
-) -> Any:
+    op: Op, inputs: tuple, attrs: dict[str, Any], name: str,
+    labels: Mapping[str, str] | None = None, given: Mapping[str, str] | None = None,
+) -> Any:  # fmt: skip
     """A new node of `op` on these Symbols (None: omitted), as a Symbol of its visible outputs. In a
     typed graph shapes and dtypes are checked here. given: the attributes that the user gave, as
     text. TypeError for an array, except while a plain `forward` is traced."""
@@ -307,14 +281,12 @@ def apply_op(
         inputs = modes.casting(op, inputs, attrs)
     if isinstance(attrs.get("scalar"), np.generic):  # x * np.float32(2): convert to a plain number
         attrs = {**attrs, "scalar": attrs["scalar"].item()}
-    kind: type[Symbol] = Symbol
+    kinds = [type(x) for x in inputs if isinstance(x, Symbol) and type(x) is not Symbol]
     entries: list[Entry | None] = []
     for x in inputs:
         if x is None:
             entries.append(None)
         elif isinstance(x, Symbol):
-            if type(x) is not Symbol:
-                kind = type(x)
             # A variadic op takes each member of a group as an input.
             entries.extend(x._entries) if op.variadic else entries.append(x._entry)
         elif modes.tracing is not None and isinstance(x, Value):
@@ -333,31 +305,23 @@ def apply_op(
         attrs = {"training": modes.training, **attrs}
     labels = labels_of(AttrScope.current.get(labels))
     node = Node(op, name, tuple(entries), attrs, specs, labels, callsite.find(), given or {})
+    kind = kinds[-1] if kinds else Symbol
     return kind(tuple((node, i) for i in range(node.n_outputs)))
 
 
 def _specs(op: Op, entries: list[Entry | None], attrs: dict[str, Any]) -> Any:
     """Specs of the outputs, if the specs of all inputs are known."""
-    specs = []
-    for entry in entries:
-        if entry is not None:
-            known = entry[0].specs
-            if known is None:
-                return None
-            specs.append(known[entry[1]])
-    if not specs and (min(attrs.get("shape") or (1,)) < 1 or lacks_shape(op, attrs)):
+    given = [entry for entry in entries if entry is not None]
+    if is_open(op, attrs) or any(node.specs is None for node, _ in given):
         return None
-    return plan_of(op, specs, attrs).outputs
+    return plan_of(op, [spec_of(entry) for entry in given], attrs).outputs
 
 
-def _is_typed(x: Any) -> bool:
-    """Is the shape of this operand known when the graph is made? Those of arrays are."""
-    return not isinstance(x, Symbol) or x._entry[0].specs is not None
-
-
-def lacks_shape(op: Op, attrs: dict[str, Any]) -> bool:
-    """Whether a call draws random numbers without a shape: what uses them determines it."""
-    return op.random and op.arity == 0 and not attrs["shape"]
+def is_open(op: Op, attrs: dict[str, Any]) -> bool:
+    """Whether what uses the result determines its shape: of zeros and the like with a size below 1
+    (as in MXNet, 0 and -1 are unknown), of random numbers without a shape."""
+    shape = attrs.get("shape") if op.arity == 0 else None
+    return shape is not None and min(shape, default=0 if op.random else 1) < 1
 
 
 # -- values of typed graphs ------------------------------------------------------------------------
@@ -370,9 +334,7 @@ class Traced(Typed, Symbol):
 
     @property
     def _spec(self) -> Spec:  # type: ignore[override]
-        node, i = self._entry
-        assert node.specs is not None
-        return node.specs[i]
+        return spec_of(self._entry)
 
     @property
     def context(self) -> Context:
@@ -387,7 +349,11 @@ class Traced(Typed, Symbol):
 
     def __getitem__(self, key: Any) -> Symbol:
         """Elements, as for an array; for a group, outputs by number, slice or name."""
-        return getitem(self, key) if len(self._entries) == 1 else super().__getitem__(key)
+        if len(self._entries) > 1:
+            return super().__getitem__(key)
+        if key is Ellipsis or is_whole(key):
+            return self
+        return select(self, parse(key, self.shape, self.is_np))
 
     def as_in_context(self, context: Context) -> Any:
         """The value itself: a compiled graph has one device. MXNetError for another context."""
@@ -401,10 +367,3 @@ class Traced(Typed, Symbol):
 
     as_in_ctx = as_in_context
     to_device = as_in_context
-
-
-def getitem(x: Any, key: Any) -> Any:
-    """x[key] for a value of known shape; errors as for `parse`."""
-    if key is Ellipsis or is_whole(key):
-        return x
-    return select(x, parse(key, x.shape, x.is_np))

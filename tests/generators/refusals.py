@@ -159,7 +159,7 @@ def state(names):
     def see(name, x):
         found[name] = (x.shape, str(x.dtype), x.asnumpy().tobytes(), x.context, x._fresh_grad)
         if x.grad is not None:
-            found[name + ".grad"] = x.grad.asnumpy().tobytes(), x._leaf.req
+            found[name + ".grad"] = x.grad.asnumpy().tobytes(), x._node[0].req
         found[name + ".node"] = x._node and (id(x._node[0]), x._node[0].parents is None)
 
     autograd.set_recording(False)

@@ -56,7 +56,7 @@ _BAD_TABLES = {
     "a billion outputs": ([X, row("split_v2", "y", [[0, 0]], attrs=_SPLIT)], [[1, 0]], "00000000"),
     "a dtype as source": (
         [X, row("Cast", "y", [[0, 0]], attrs={"dtype": "(1,)f4"})], [[1, 0]], "dtype"),
-    "a long name": ([row("nothing", "n" * 9999)], [[0, 0]], "characters)"),
+    "a long name": ([row("nothing", "n" * 9999)], [[0, 0]], "nnn, number 0, is not"),
 }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_views_share_memory_both_ways(engine_kind: str):
     nested = x[1:3][1][2:]
     nested += 1
     assert x.asnumpy()[2].tolist() == [7, 7, 8, 8]
-    assert x.expand_dims(0, inplace=True).reshape(-1).shape == (12,)
+    assert x.expand_dims(0).reshape(-1).shape == (12,)
 
 
 def test_views_order_with_their_base():
@@ -148,7 +148,7 @@ def test_shape_errors_rise_at_the_call_and_name_what_to_do():
         nd.dot(nd.ones((2, 2)), np.ones((2, 2)))
     with pytest.raises(MXNetError, match="dim=5 is out of range"):
         nd.concat(nd.ones((2, 2)), nd.ones((2, 2)), dim=5)
-    with pytest.raises(MXNetError, match="out= has shape"):
+    with pytest.raises(MXNetError, match="out= has"):
         nd.dot(nd.ones((2, 2)), nd.ones((2, 2)), out=nd.zeros(3))
 
 
