@@ -23,7 +23,7 @@ from d2lmini.base import MXNetError, environment, forks
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import module, products
 from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
-from d2lmini.cuda.launches import CapturedGraphs
+from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
 from d2lmini.cuda.stream_worker import StreamWorker, push_program, thread_state
@@ -119,6 +119,14 @@ class CudaDevice(Device):
         # No work on the array is pending, so no stream has to wait.
         lease = self.pool.make_lease(array, owner)
         return lease.__dlpack__(**{**options, "stream": -1})
+
+    def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
+        # Call __dlpack__ on this thread, on whose current stream the other library has pending
+        # work; the library lets our stream wait for that work.
+        stream = self.ask(lambda: self.lane_here().stream.handle.ptr, "from_dlpack")
+        with capture_lock:
+            source = source.__dlpack__(stream=stream)
+        return self.ask(lambda: take(self.xp.from_dlpack(source)), "from_dlpack")
 
     def dlpack_device(self) -> tuple[int, int]:
         return (2, self.ordinal)

@@ -57,15 +57,18 @@ class Block:
     """Memory of a chunk.
 
     array    the array that keeps the memory
+    foreign  True if the memory belongs to another library, which may use it on its own streams as
+             soon as it is freed: then all users here must be done first
     lane     the lane on whose stream the memory was allocated
     order    the marks of the users
     spares   where the array is kept for the next results of its shape; None if it is not kept
     """
 
-    __slots__ = ("array", "lane", "order", "spares")
+    __slots__ = ("array", "foreign", "lane", "order", "spares")
 
     def __init__(self, array: Any, lane: StreamWorker, spares: list[Any] | None = None):
         self.array = array
+        self.foreign = False
         self.spares = spares
         self.lane = lane
         self.order = StreamOrder()

@@ -282,7 +282,8 @@ class StreamWorker:
 
     def free_pending(self, at_once: bool = False) -> None:
         """Free the blocks of dropped arrays whose users are all done or come before the next work
-        on this stream. `at_once`: memory is short, so the stream waits for the other streams."""
+        on this stream. `at_once`: memory is short, so the stream waits for the other streams.
+        (Memory of another library is kept until all users are done.)"""
         pool = self.device.pool
         if pool.freed:
             with lock:
@@ -291,7 +292,7 @@ class StreamWorker:
             block = self.pending_free.popleft()
             order = block.order
             is_ours = order.is_on(self.stream) or self.stream.has_seen(order.marks(True))
-            if not is_ours:
+            if block.foreign or not is_ours:
                 self.waiting.append(block)
                 continue
             block.free()
@@ -299,9 +300,10 @@ class StreamWorker:
         while self.waiting and self.waiting[0].is_unused:
             self.waiting.popleft().free()
         if at_once:
-            while self.waiting:
-                self.stream.wait(self.waiting[0].order.marks(True))
-                self.waiting.popleft().free()
+            for block in [block for block in self.waiting if not block.foreign]:
+                self.stream.wait(block.order.marks(True))
+                self.waiting.remove(block)
+                block.free()
             for launches in self.launches.values():
                 if launches.graphs is not None:
                     launches.graphs.restart()

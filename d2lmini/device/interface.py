@@ -93,6 +93,10 @@ class Device:
         """A DLPack capsule of an array that lies here; it keeps `owner` alive."""
         raise sharing_error(self.ctx, "dlpack")
 
+    def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
+        """`take(array)` of a DLPack source that lies here; waits."""
+        raise sharing_error(self.ctx, "from_dlpack")
+
     def dlpack_device(self) -> tuple[int, int]:
         """DLPack's (kind, number) of this device."""
         raise sharing_error(self.ctx, "dlpack")

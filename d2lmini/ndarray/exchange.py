@@ -30,9 +30,9 @@ import numpy as np
 
 from d2lmini import autograd, engine
 from d2lmini.base import MXNetError
-from d2lmini.context import Context, cpu
+from d2lmini.context import Context, cpu, current_context
 from d2lmini.device import storage
-from d2lmini.device.devices import device_of, exists
+from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray import dispatch, serialize
@@ -143,6 +143,9 @@ def copyto(source: Any, target: Any) -> Any:
 
 # -- NumPy and DLPack ------------------------------------------------------------------------------
 
+#: DLPack's number of CUDA devices.
+_CUDA = 2
+
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     """A new NDArray with the contents of `array`: a copy, or the same memory if `adopt` and the
@@ -173,11 +176,13 @@ def to_dlpack(x: Any, **options: Any) -> Any:
 
 
 def from_dlpack(source: Any) -> Any:
-    """An NDArray that shares the memory of another library's array on the CPU.
+    """An NDArray that shares the memory of another library's array, on the CPU or on a CUDA GPU. If
+    several contexts use that GPU, the result is on the current or the first of them.
 
-    Read-only and non-contiguous arrays are copied; NumPy 2.0 exports all arrays as read-only. Each
-    side must know that the other is done before it writes. MXNetError for an array on a GPU, unless
-    it is an NDArray; TypeError for an object without `__dlpack__`.
+    Read-only and non-contiguous arrays are copied; NumPy 2.0 exports all arrays as read-only. The
+    function waits for the other library's work on its current stream; afterwards each side must
+    know that the other is done before it writes. MXNetError if there is no such GPU; TypeError for
+    an object without `__dlpack__`.
     """
     if hasattr(source, "_chunk") and not source._ctx.is_cpu:
         return source._alias(None)
@@ -185,8 +190,9 @@ def from_dlpack(source: Any) -> Any:
         raise TypeError(
             f"from_dlpack: expected an array with __dlpack__, got {type(source).__name__}"
         )
-    if source.__dlpack_device__()[0] == 2:
-        raise MXNetError("from_dlpack: the array is on a GPU; copy it to the CPU first")
+    kind, number = source.__dlpack_device__()
+    if kind == _CUDA:
+        return _borrow(source, number)
     array = np.from_dlpack(source)
     as_dtype(array.dtype)
     if not array.flags.c_contiguous or not array.flags.writeable:
@@ -200,6 +206,30 @@ def sharing(array: np.ndarray, ctx: Context) -> Any:
     if storage.checker is not None:
         storage.checker.mark_shared(x._chunk)
     return x
+
+
+def _borrow(source: Any, number: int) -> Any:
+    """An NDArray on memory of GPU `number` that belongs to another library."""
+    here = [gpu for gpu in gpus() if gpu.kind == "cuda" and gpu.dlpack_device()[1] == number]
+    if not here:
+        raise MXNetError(
+            f"from_dlpack: the array is on CUDA's device {number}, which has no context here; copy "
+            "it to the CPU first"
+        )
+    device = next((gpu for gpu in here if gpu.ctx == current_context()), here[0])
+    pool = pool_of(device.ctx)
+
+    def take(array: Any) -> tuple[Chunk, Spec]:
+        spec = Spec(array.shape, as_dtype(array.dtype))
+        chunk = Chunk(pool, spec.nbytes)
+        chunk.adopt(device.xp.ascontiguousarray(array))
+        chunk.block.foreign = True
+        return chunk, spec
+
+    chunk, spec = device.borrow(source, take)
+    if chunk.weight:
+        chunk.filled = True
+    return wrap(chunk, spec, device.ctx)
 
 
 # -- pickles and files -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda import products
-from fakes import cublas, cupy_arrays, dlpack, nccl  # noqa: F401 (dlpack adds methods)
+from fakes import cublas, cupy_arrays, dlpack, nccl
 from fakes.cuda_cpp import CIntptr
 from fakes.cupy_arrays import ndarray, specs_of
 from fakes.cupy_module import cupy
@@ -246,6 +246,7 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
     )
     return {
         "cuda": cuda,
+        "from_dlpack": dlpack.from_dlpack,
         "get_default_memory_pool": lambda: machine.pool,
         "_core": types.SimpleNamespace(set_compute_type=machine.compute_types.__setitem__),
     }
