@@ -36,6 +36,7 @@ from d2lmini.engine.budget import Handle
 from d2lmini.ndarray import dispatch, exchange, indexing
 from d2lmini.ndarray.compute import array_of
 from d2lmini.ndarray.dispatch import apply, hand_over, wrap
+from d2lmini.ndarray.plan import plan_of
 from d2lmini.ops.checks import check_storage
 from d2lmini.ops.core import Spec, invoke, modes, registry
 from d2lmini.ops.fluent import Fluent, Typed
@@ -195,6 +196,26 @@ class NDArray(Typed, Fluent):
         if kwargs:
             raise TypeError(f"reshape: takes shape and reverse, got {sorted(kwargs)}")
         return self._reshaped(infer_reshape(self.shape, tuple(target), reverse))
+
+    def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
+        """A new axis of size 1; a view if `inplace`."""
+        return self._reshape_by("expand_dims", inplace, axis=axis)
+
+    def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
+        """The array without axes of size 1; a view if `inplace`."""
+        return self._reshape_by("squeeze", inplace, axis=axis)
+
+    def flatten(self, inplace: bool = False) -> NDArray:
+        """Merge all axes but the first; a view if `inplace`."""
+        return self._reshape_by("flatten", inplace)
+
+    def _reshape_by(self, name: str, inplace: bool, **attrs: Any) -> NDArray:
+        """Apply the op, or if `inplace` return a view in the shape of the op's result."""
+        op = registry[name]
+        _, attrs = op.bind((self,), attrs)
+        if inplace:
+            return self._reshaped(plan_of(op, [self._spec], attrs).outputs[0].shape)
+        return invoke(op, (self,), attrs, None)
 
     # -- gradients ---------------------------------------------------------------------------------
 

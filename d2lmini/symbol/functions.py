@@ -97,7 +97,8 @@ def compose(op: Op, args: tuple, kwargs: dict[str, Any], hint: str | None = None
         labels[key] = str(kwargs.pop(key))
     if kwargs.pop("out", None) is not None:
         raise MXNetError(f"{op.name}: out= is not supported for Symbols; use the result")
-    kwargs.pop("copy", None)  # arrays take it: whether the result may share the memory
+    for word in ("inplace", "copy"):  # arrays take these: whether the result shares the memory
+        kwargs.pop(word, None)
     name = NameManager.current.get(name, hint or op.name.lower())
     in_trace = modes.tracing is not None
     if not op.symbolic and not in_trace:
@@ -236,7 +237,10 @@ def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
 
 
 _methods = {
-    **{name: function_of(registry[name], name) for name in METHODS},
+    **{
+        name: function_of(registry[name], name)
+        for name in (*METHODS, "expand_dims", "squeeze", "flatten")
+    },
     "astype": function_of(registry["Cast"], "cast"),
     "copy": function_of(registry["_copy"], "_copy"),
     "detach": function_of(registry["BlockGrad"], "blockgrad"),

@@ -151,7 +151,8 @@ class Story:
         if shape and mod == "nd":
             table += [
                 ("X.slice_axis(axis=0, begin=0, end=None)", shape), ("nd.identity(X)", shape),
-                ("nd.concat(X, dim=0)", shape), (f"X.reshape_like(nd.zeros({size}))", (size,)),
+                ("X.expand_dims(0, inplace=True)", (1, *shape)), ("nd.concat(X, dim=0)", shape),
+                (f"X.reshape_like(nd.zeros({size}))", (size,)), ("X.flatten(inplace=True)", None),
                 (f"nd.broadcast_to(X, {shape})", shape), ("X.as_in_context(mx.cpu())", shape),
             ]  # fmt: skip
         elif shape:

@@ -83,7 +83,7 @@ def test_views_share_memory_both_ways(engine_kind: str):
     nested = x[1:3][1][2:]
     nested += 1
     assert x.asnumpy()[2].tolist() == [7, 7, 8, 8]
-    assert x.expand_dims(0).reshape(-1).shape == (12,)
+    assert x.expand_dims(0, inplace=True).reshape(-1).shape == (12,)
 
 
 def test_views_order_with_their_base():

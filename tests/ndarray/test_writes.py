@@ -130,6 +130,17 @@ def test_a_write_of_the_memory_itself_gives_the_history():
     assert x.grad.asnumpy().tolist() == [8, 8, 8]
 
 
+def test_a_view_in_place_has_the_history():
+    x = nd.ones((2, 1, 3))
+    x.attach_grad()
+    for view in (lambda h: h.flatten(inplace=True), lambda h: h.squeeze(inplace=True),
+                 lambda h: h.expand_dims(0, inplace=True)):  # fmt: skip
+        with autograd.record():
+            loss = (view(x * 3) * 2).sum()
+        loss.backward()
+        assert (x.grad.asnumpy() == 6).all()
+
+
 # -- aliases ---------------------------------------------------------------------------------------
 
 #: (interface, MXNet and ours, NumPy): expressions of x. 'view': a write to the result is seen in x;
@@ -143,7 +154,8 @@ ALIASES = {
     ("nd", "view", ""): """
         x[...] | x[0] | x[0:2] | x[0:1] | x[1,1:3] | x[:,0:4] | x[::2] | x[None] | x[:,None]
         x[0][1:3] | next(iter(x)) | x.reshape((4, 2)) | x.reshape(-1) | x.reshape((2, 4))
-        x[0].T | x.detach() | x.as_np_ndarray()
+        x.expand_dims(axis=0, inplace=True) | x.squeeze(axis=None, inplace=True)
+        x.flatten(inplace=True) | x[0].T | x.detach() | x.as_np_ndarray()
         mx.gluon.utils.split_data(x, 2) | mx.gluon.utils.split_data(x, 1)
         mx.gluon.utils.split_and_load(x, [mx.cpu(), mx.cpu()])
         mx.gluon.utils.split_and_load(x, [mx.cpu(0), mx.cpu(1)])

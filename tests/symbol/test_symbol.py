@@ -183,7 +183,7 @@ def test_traced_values_act_like_arrays():
     assert (len(x), x.size, x.ndim, x.dtype, x.stype) == (4, 12, 2, np.float32, "default")
     assert x.context == x.ctx == d2lmini.cpu() and x.as_in_context(d2lmini.cpu()) is x
     assert x.T.shape == (3, 4) and x.reshape(2, -1).shape == (2, 6)
-    assert x.expand_dims(0).shape == (1, 4, 3) and x.flatten().shape == (4, 3)
+    assert x.expand_dims(0, inplace=True).shape == (1, 4, 3) and x.flatten().shape == (4, 3)
     assert x.astype("float16").dtype == np.float16 and x.astype("float32", copy=False) is x
     rows = list(x)
     assert len(rows) == 4 and all(isinstance(r, Traced) and r.shape == (3,) for r in rows)
