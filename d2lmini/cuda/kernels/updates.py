@@ -7,50 +7,25 @@ parameter r.
 The step is an op of `ops/update.py` or `update.py`, which computes on names in C as the
 ops of a fused group do (`symbols`). Its numbers, such as a learning rate that changes at every
 step, become parameters of the kernel: the text is made once, and compiled once.
-
-    dtypes = (np.dtype("float32"),) * 4
-    update(cupy, adam_update, {"lr": 0.001}, groups)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_text
-from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type, outside
+from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type
 from d2lmini.cuda.kernels.symbols import Body, Names, c_type
 from d2lmini.ops.core import Op
-from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
+from d2lmini.ops.symbolic import Proxy, trace
 from d2lmini.ops.update import UpdateStep, bind, run
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
-
-
-def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[Any]]) -> None:
-    """Run the step of `rule` with these numbers for each group of arrays, in place.
-
-    All arrays are C-contiguous, and all groups have the same dtypes. NotTraceable if the step is
-    not an elementwise formula.
-    """
-    dtypes = tuple([a.dtype for a in groups[0]])
-    numbers = _Numbers(None)
-    bind(rule, numbers, dtypes[0], attrs)
-    if not numbers.values:
-        raise NotTraceable(f"the numbers of {rule.name}, which has no formula")
-    # Numbers that switch something off make another formula, all others the same one.
-    kinds = tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs.items()])
-    for begin in range(0, len(groups), MAX_PARAMETERS):
-        part = groups[begin : begin + MAX_PARAMETERS]
-        sizes = [arrays[0].size for arrays in part]
-        kernel = _kernel(rule, dtypes, kinds, len(part), index_type(sizes))
-        arrays = [array for arrays in part for array in arrays]
-        kernel(xp, max(sizes), *arrays, *sizes, *numbers.values, rows=len(part))
 
 
 class _Numbers(Names):
@@ -110,24 +85,35 @@ def _kernel(
 
 @run.kernel("cuda")
 def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
-    """Steps that differ only in their arrays are one launch."""
+    """Steps that differ only in their arrays, which are C-contiguous, share launches."""
     alike: dict[Any, list[int]] = {}
     for i, ((rule, attrs), arrays) in enumerate(zip(steps, groups, strict=True)):
         key = rule, tuple(a.dtype for a in arrays), tuple(attrs.items())
         alike.setdefault(key, []).append(i)
-    for members in alike.values():
-        outside(xp, partial(_update, xp, steps, members, [groups[i] for i in members]))
+    for (rule, dtypes, attrs), members in alike.items():
+        numbers = partial(_numbers, steps, members, dtypes[0], kinds := _kinds(attrs))
+        for begin in range(0, len(members), MAX_PARAMETERS):
+            part = [groups[i] for i in members[begin : begin + MAX_PARAMETERS]]
+            sizes = [arrays[0].size for arrays in part]
+            kernel = _kernel(rule, dtypes, kinds, len(part), index_type(sizes))
+            arrays = [array for arrays in part for array in arrays]
+            kernel(xp, max(sizes), *arrays, *sizes, rows=len(part), more=numbers)
 
 
-def _update(
-    xp: Any, steps: Sequence[UpdateStep], members: list[int], groups: Sequence[Sequence[Any]]
-) -> None:
-    """Run the steps `members`, which are equal; on other numbers when the call is repeated."""
-    rule, attrs = steps[members[0]]
-    if any([steps[i] != (rule, attrs) for i in members]):
-        raise NotRecorded("steps that were equal differ")
-    with suppress(NotTraceable):
-        return update(xp, rule, attrs, groups)
-    for weight, *others in groups:
-        bind(rule, xp, weight.dtype, attrs)(weight, *others, weight)
-    return None
+def _kinds(attrs: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Attributes whose formula is that of `attrs`: only numbers that switch something off make
+    another formula."""
+    return tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs])
+
+
+def _numbers(
+    steps: Sequence[UpdateStep], members: list[int], dtype: np.dtype, kinds: tuple
+) -> list[float]:
+    """The numbers of the steps `members`, which are equal; NotRecorded if they no longer are, or
+    have another formula."""
+    first = steps[members[0]]
+    if _kinds(first.attrs.items()) != kinds or any([steps[i] != first for i in members]):
+        raise NotRecorded("another formula, or steps that were equal differ")
+    found = _Numbers(None)
+    bind(first.op, found, dtype, first.attrs)
+    return found.values
