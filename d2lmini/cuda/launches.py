@@ -129,12 +129,15 @@ class Launches:
 
     def renew(self, given: Sequence[Any], xp: Any) -> bool:
         """Pack the numbers of a call for which `given` is something else. False if such a call
-        needs other launches."""
+        needs other launches: then these are forgotten."""
         if self.given != [*given]:
             self.given[:] = given  # type: ignore[index]
             try:
                 numbers = {more: more() for more in {step.more for step, _ in self.again}}
             except NotRecorded:
+                known = self._lane.launches
+                for key in [key for key, launches in known.items() if launches is self]:
+                    del known[key]
                 return False
             for step, cell in self.again:
                 cell[0] = step.kernel.pack(xp, (*step.numbers, *numbers[step.more]))

@@ -190,13 +190,8 @@ class StreamWorker:
         launches = None if task.callee is None else self.launches.get(key_of(task))
         if launches is None:
             return None
-        inputs, given = task.inputs, given_of(task)
-        if None in inputs:  # an optional input that is not given
-            inputs = [operand for operand in inputs if operand is not None]
-        issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
-        if issue is None and launches.given not in (None, [*given]):
-            self.launches.pop(key_of(task), None)  # such a call needs other launches from now on
-        return issue
+        inputs = [operand for operand in task.inputs if operand is not None]
+        return prepare_issue(self, launches, inputs, task.outputs, given_of(task), is_worker)
 
     def _prepare(self, task: Any) -> None:
         """Prepare the launches of a task, on the worker."""
