@@ -92,9 +92,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import C_TYPES, MOST_KERNELS, THREADS, Kernel, index_type
-from d2lmini.cuda.kernels.symbols import Body, c_type, literal
-from d2lmini.cuda.kernels.ufunc_to_c import helpers
+from d2lmini.cuda.kernels.launch import MOST_KERNELS, Kernel, index_type
+from d2lmini.cuda.kernels.symbols import C_TYPES, THREADS, Body, c_type, helpers, literal
 from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
@@ -235,7 +234,7 @@ def fill(
     `domain`; with `axes` it may reduce along these, else the outputs may have any strides. A kernel
     is made once for a formula and layouts."""
     layouts = (tuple(map(operand_of, arrays)) for arrays in (inputs, outs))
-    _launches(name, *layouts, domain, axes, formula)(xp, *inputs, *outs)
+    kept_launches(name, *layouts, domain, axes, formula)(xp, *inputs, *outs)
 
 
 def launches_of(
@@ -248,7 +247,7 @@ def launches_of(
     return elementwise(name, inputs, domain, formula, outs)
 
 
-_launches = lru_cache(maxsize=256)(launches_of)
+kept_launches = lru_cache(maxsize=256)(launches_of)
 
 
 # -- values ---------------------------------------------------------------------------------------

@@ -27,21 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.ufunc_to_c import THREADS, helpers
+from d2lmini.cuda.kernels.symbols import C_TYPES, THREADS, helpers
 
 #: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
 MAX_BLOCKS = 2048
 #: Compiler options: the C++ version; every operation is rounded, as on the CPU. (By default CUDA
 #: rounds x * y + z once.) So a formula has the same bits there, if its functions have.
 OPTIONS = ("-std=c++17", "-fmad=false")
-
-#: The C type of each dtype, and the storage type of float16 (see `ufunc_to_c`).
-C_TYPES = {
-    "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
-    "i": "int", "I": "unsigned int", "l": "long long", "L": "unsigned long long",
-    "q": "long long", "Q": "unsigned long long",
-    "e": "half_bits", "f": "float", "d": "double",
-}  # fmt: skip
 
 _NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char != "e"}
 

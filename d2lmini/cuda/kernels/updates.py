@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_text
-from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type
-from d2lmini.cuda.kernels.symbols import Body, Names, c_type
+from d2lmini.cuda.kernels.launch import Kernel, NotRecorded, index_type
+from d2lmini.cuda.kernels.symbols import C_TYPES, Body, Names, c_type
 from d2lmini.ops.core import Op
 from d2lmini.ops.symbolic import Proxy, trace
 from d2lmini.ops.update import UpdateStep, bind, run

@@ -23,7 +23,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from d2lmini import sym
 from d2lmini.base import MXNetError
 from d2lmini.cuda.kernels import (
-    convolve,
     formulas,
     random_numbers,
     recurrent,
@@ -425,7 +424,7 @@ def test_depthwise_convolution_and_its_gradients(case, dtype, each):
         place = cupy.empty(shape, dtype)
         getattr(conv, name)(cupy, cupy.asarray(a), cupy.asarray(b), geo, C, place)
         same(place.get(), want.astype(dtype))
-        assert conv.choose_algorithm(cupy, N, w.shape, geo, C) is convolve.DEPTHWISE
+        assert conv.choose_algorithm(cupy, N, w.shape, geo, C) is windows.DEPTHWISE
 
 
 @pytest.mark.law
