@@ -1,11 +1,6 @@
 """Where CuPy comes from: CuPy is looked for in one place, when a GPU is first asked for.
 
-Importing the library imports no CuPy. Without CuPy, or without a driver, nothing here fails:
-
->>> from d2lmini.cuda import module
->>> with module.using(None):                # as on a machine without CuPy
-...     module.look().gpus, module.look().missing
-(0, "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13")
+Importing the library imports no CuPy. Without CuPy, or without a driver, nothing here fails.
 
 Tests use a substitute made of NumPy (`tests/fakes`). The device uses these parts of CuPy:
 
@@ -28,10 +23,8 @@ import importlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
-
-from d2lmini.base.scopes import contextmanager
 
 _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"
@@ -74,8 +67,6 @@ def look() -> Found:
 def _probe(module: Any) -> Found:
     """Ask CuPy how many GPUs there are. Makes no stream to find out: a stream that fails prints an
     error of its own."""
-    if module is None:
-        return Found(None, 0, _INSTALL)
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as problem:
@@ -86,31 +77,16 @@ def _probe(module: Any) -> Found:
     return Found(module, count, "")
 
 
-@contextmanager
-def using(other: Any) -> Iterator[None]:
-    """A scope in which `module` stands in for CuPy; None: as if CuPy were missing. Existing devices
-    keep the module they were made with."""
-    global _found
-    before, _found = _found, _probe(other)
-    try:
-        yield
-    finally:
-        _found = before
-
-
 def nccl() -> Any:
     """NCCL, NVIDIA's library for sums over GPUs, through CuPy; None if it is not installed."""
     found = look().cupy
     if found is None:
         return None
-    try:
-        library = getattr(found.cuda, "nccl", None)
-        if library is None:  # CuPy loads NCCL at the first use, and warns if it is missing
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                library = importlib.import_module(f"{found.__name__}.cuda.nccl")
-    except ImportError:
-        return None
+    library = getattr(found.cuda, "nccl", None)
+    if library is None:  # CuPy loads NCCL at the first use, and warns if it is missing
+        with warnings.catch_warnings(), suppress(ImportError):
+            warnings.simplefilter("ignore")
+            library = importlib.import_module(f"{found.__name__}.cuda.nccl")
     return library if getattr(library, "available", False) else None
 
 

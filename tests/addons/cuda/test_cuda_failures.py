@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fakes.cublas import CUBLASError, Library
 from fakes.streams.errors import CUDARuntimeError
+from gpu_kinds import using
 from worlds import until
 
 from d2lmini import MXNetError, cpu_pinned, engine, gpu, nd
@@ -107,7 +108,7 @@ def test_a_cupy_that_is_broken_is_not_called_missing(monkeypatch, error, words):
     def fail(name):
         raise error
 
-    with module.using(None):
+    with using(None):
         monkeypatch.setattr(module, "_found", None)
         monkeypatch.setattr(module.importlib, "import_module", fail)
         assert module.look().gpus == 0
