@@ -117,8 +117,7 @@ class CudaDevice(Device):
 
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
         # No work on the array is pending, so no stream has to wait.
-        lease = self.pool.make_lease(array, owner)
-        return lease.__dlpack__(**{**options, "stream": -1})
+        return self.pool.make_lease(array, owner).__dlpack__(**{**options, "stream": -1})
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
         # Call __dlpack__ on this thread, on whose current stream the other library has pending

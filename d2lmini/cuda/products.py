@@ -15,12 +15,11 @@ transposed, and by its `ld`, the distance from one column to the next:
 (Matrix(transpose=0, ld=5, step=0), Matrix(transpose=0, ld=6, step=0))
 
 More axes are a batch: matrices at equal distances, which one call computes. The distance 0 repeats
-an operand. A batch whose matrices share the right operand, and whose rows follow each other, is one
-product of two matrices:
+an operand:
 
 >>> a, out = (operand_of(np.empty(shape)) for shape in ((9, 8, 6), (9, 8, 5)))
->>> [(call.m, call.n, call.k, call.batch) for call in plan(a, b, out)]
-[(5, 72, 6, 1)]
+>>> [(call.m, call.n, call.k, call.batch, call.left.step) for call in plan(a, b, out)]
+[(5, 8, 6, 9, 0)]
 """
 
 from __future__ import annotations
@@ -137,13 +136,6 @@ def plan(a: Operand, b: Operand, out: Operand) -> tuple[GemmCall, ...]:
     strides = [broadcast_strides(x, out.shape) for x in (a, b, out)]
     (a0, a1), (b0, b1), (out0, out1) = (walk[-2:] for walk in strides)
     sizes, walks = merge_axes(batch, [walk[:-2] for walk in strides])
-    if sizes and walks[1][-1] == 0 and (
-        M == 1 or (walks[0][-1], walks[2][-1]) == (M * a0, M * out0)
-    ):  # fmt: skip
-        if M == 1:
-            a0, out0 = walks[0][-1], walks[2][-1]
-        M *= sizes[-1]
-        sizes, walks = sizes[:-1], [walk[:-1] for walk in walks]
     # The longest axis of the batch goes to cuBLAS; each index along the others is one call.
     longest = sizes.index(max(sizes)) if sizes else 0
     step_a, step_b, step_out = (walk[longest] if sizes else 0 for walk in walks)

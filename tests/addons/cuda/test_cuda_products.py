@@ -87,7 +87,7 @@ def test_nothing_is_copied_and_one_call_does_it():
     assert calls((1, 8, 3), (1, 3, 5)) == (1, 1), "a batch of 1 is no batch"
     assert calls((9, 3, 8), (9, 5, 3), "ab") == (1, 9)
     assert calls((8, 3), (9, 3, 5)) == (1, 9), "a weight for all images"
-    assert calls((9, 8, 3), (3, 5)) == (1, 1), "rows of all matrices follow each other"
+    assert calls((9, 8, 3), (3, 5)) == (1, 9), "a weight for all rows"
     assert calls((4, 9, 8, 3), (4, 9, 3, 5)) == (1, 36)
     assert calls((2, 8, 3), (9, 2, 3, 5)) == (2, 9), "a call for each group"
 
