@@ -70,7 +70,8 @@ class Place(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         """A copy into a view. (`x[...] += y` ends with a copy of a view into itself.)"""
         view = self[key]
-        if not (isinstance(value, Place) and _layout(value) == _layout(view)):
+        is_view = isinstance(value, Place)
+        if not (is_view and value.__array_interface__ == view.__array_interface__):
             self.recorder.copyto(view, value)
 
     @property
@@ -96,10 +97,6 @@ class Place(np.ndarray):
         """A view where there can be one, else a new array."""
         made = super().reshape(*shape)
         return made if np.may_share_memory(made.plain, self.plain) else self.copy().reshape(*shape)
-
-
-def _layout(array: Place) -> tuple:
-    return array.ctypes.data, array.shape, array.strides
 
 
 def _refuse(_place: Place, name: str, *_args: Any, **_options: Any) -> Any:
@@ -303,15 +300,12 @@ class Recorder(Recording):
         return run(arrays, places, keys)  # type: ignore[no-any-return]
 
     def launch(
-        self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any],
+        self, kernel: Kernel, grid: tuple[int, int, int], args: tuple[Any, ...],
         more: Callable[[], Sequence[Any]],
     ) -> None:  # fmt: skip
         """Write down a launch."""
-        arrays = [a for a in args if isinstance(a, Place)]
-        numbers = tuple(args[len(arrays) :])
-        if not all(isinstance(a, Place) for a in args[: len(arrays)]):
-            raise NotRecorded("a number before an array")
-        self.steps.append(Step(tuple(map(self._find, arrays)), kernel, grid, numbers, more))
+        n = sum([parameter.is_array for parameter in kernel.parameters])
+        self.steps.append(Step(tuple(map(self._find, args[:n])), kernel, grid, args[n:], more))
 
     def call(self, bind: Callable[[Any], Callable[..., Any]], *arrays: Place) -> None:
         """Write down another call on arrays; see `Step`."""
