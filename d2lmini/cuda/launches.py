@@ -204,17 +204,15 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
 
 def program_of(plan: CallPlan, ctx: Context, arenas: Arenas, task: OpTask) -> Program:
     """The call of an op as a program."""
-    op = plan.op
-    names = op.input_names if not op.variadic else [f"x{i}" for i in range(len(task.inputs))]
     variables = [
-        None if operand is None else Node(None, name, specs=(operand[2],))
-        for name, operand in zip(names, task.inputs)
+        None if operand is None else Node(None, f"x{i}", specs=(operand[2],))
+        for i, operand in enumerate(task.inputs)
     ]
     attrs = dict(task.attrs)
     if attrs.get("rng") is not None:
         attrs["rng"] = Draw(0)
     inputs = tuple([None if v is None else (v, 0) for v in variables])
-    node = Node(op, "y", inputs, attrs, plan.outputs)
+    node = Node(plan.op, "y", inputs, attrs, plan.outputs)
     results = simplify([(node, i) for i in range(len(plan.outputs))])
     return Program(plan.name, [v for v in variables if v is not None], results, ctx, arenas)
 
