@@ -67,7 +67,7 @@ class NcclWorker:
                 # The device that failed explains the error; if none has, NCCL's own message does.
                 for lane in lanes:
                     if lane.stream.last is not None:
-                        lane.check(lane.stream.last)
+                        lane.ask(lane.stream.last.query)
                 raise lanes[0].device.task_error(problem) from None
 
     def finish(self, deadline: float | None = None) -> bool:

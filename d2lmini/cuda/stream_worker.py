@@ -237,13 +237,11 @@ class StreamWorker:
     def wait(self, mark: StreamMark, deadline: float | None = None) -> bool:
         """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
         because then nothing on the device can be trusted."""
-        return self._ask(partial(mark.wait, deadline))
+        return self.ask(partial(mark.wait, deadline))
 
-    def check(self, mark: StreamMark) -> None:
-        """Query the device of a mark; MXNetError if the device failed."""
-        self._ask(mark.query)  # on a failed device every query raises that error
-
-    def _ask(self, question: Callable[[], bool]) -> bool:
+    def ask(self, question: Callable[[], bool]) -> bool:
+        """The answer to a question about the device; MXNetError if the device failed, for then
+        every query of a mark raises that error."""
         self.device.check()
         try:
             return question()

@@ -163,7 +163,7 @@ def check_unverified(unverified: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in unverified.items():
         if seq > stream.passed:
-            stream.lane.check(stream.last)
+            stream.lane.ask(stream.last.query)
             stream.passed = max(stream.passed, seq)
 
 
@@ -216,7 +216,7 @@ class Stream:
                 self.handle.wait_event(mark.event)
             except Exception:
                 if mark.stream.device is not self.device:
-                    mark.stream.lane.check(mark)  # the other device may have failed
+                    mark.stream.lane.ask(mark.query)  # the other device may have failed
                 raise
             self.seen[mark.stream] = mark.seq
 

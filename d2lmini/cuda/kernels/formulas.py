@@ -509,40 +509,31 @@ class _Writer:
             *(f"        const {index} {text};" for text in part),
         ]
 
-    def _loop(self, texts: Sequence[str], lines: Sequence[str], condition: str = "") -> list[str]:
-        """A loop over the elements of the part: `lines`, which use the values in `texts`."""
+    def _loop(self, texts: Sequence[str], condition: str = "") -> list[str]:
+        """The begin of a loop over the elements of the part, which computes `texts`."""
         values = self.body.needed(texts, of_elements=True).values()
-        return [
-            f"for ({self.index} j = begin + lane; {condition}j < end; j += lanes) {{",
-            *(f"    {line}" for line in [value.line for value in values if value.line] + [*lines]),
-            "}",
-        ]
+        head = f"for ({self.index} j = begin + lane; {condition}j < end; j += lanes) {{"
+        return [head, *(f"    {value.line}" for value in values if value.line)]
 
-    def _of_all_lanes(self, results: Sequence[str], loop: Sequence[str]) -> list[str]:
-        """A loop that changes reductions: their first values, and what all lanes found."""
-        firsts, lasts = [], []
-        for name in results:
+    def _fold(self, results: Sequence[str], texts: Sequence[str], loop: Sequence[str]) -> list[str]:
+        """The lines that reduce `texts` to `results`: in a loop, then over all lanes."""
+        firsts, changes, lasts = [], [], []
+        for name, text in zip(results, texts):
             kind, _, dtype = self.reductions[name]
-            first, letter, _ = _KINDS[kind]
+            first, letter, change = _KINDS[kind]
             firsts.append(f"{c_type(dtype)} {name} = {literal(first, dtype)};")
+            changes.append(f"    {name} = {change.format(name, text)};")
             lasts.append(f"{name} = all_lanes<'{letter}'>({name}, lane, lanes, apart);")
-        return [*firsts, *loop, *lasts]
-
-    def _change(self, name: str, value: str) -> str:
-        """The line that adds a value to a reduction."""
-        return f"{name} = {_KINDS[self.reductions[name].kind][2].format(name, value)};"
+        return [*firsts, *loop, *changes, "}", *lasts]
 
     def _reduce(self, results: Sequence[str]) -> list[str]:
         sources = [self.reductions[name].source for name in results]
-        return self._of_all_lanes(
-            results, self._loop(sources, list(map(self._change, results, sources)))
-        )
+        return self._fold(results, sources, self._loop(sources))
 
     def _combine(self, results: Sequence[str]) -> list[str]:
         """The lines that compute reductions from the results of all parts."""
-        lines = [self._change(name, self._partial(name, "k")) for name in results]
-        head = f"for ({self.index} k = lane; k < cut; k += lanes) {{"
-        return self._of_all_lanes(results, [head, *(f"    {line}" for line in lines), "}"])
+        loop = f"for ({self.index} k = lane; k < cut; k += lanes) {{"
+        return self._fold(results, [self._partial(name, "k") for name in results], [loop])
 
     def _partial(self, name: str, part: str) -> str:
         """The place of a reduction's result for a part."""
@@ -559,8 +550,8 @@ class _Writer:
         in_loop = [store for store in self.stores if self._is_in_loop(store)]
         lines = []
         if in_loop:
-            stores = [f"{place} = {value};" for value, place in in_loop]
-            lines = self._loop([value for value, _ in in_loop], stores, "mine < count && ")
+            lines = self._loop([value for value, _ in in_loop], "mine < count && ")
+            lines += [*(f"    {place} = {value};" for value, place in in_loop), "}"]
         return lines + [
             f"if (lane == 0 && mine < groups) {place} = {value};"
             for value, place in self.stores
