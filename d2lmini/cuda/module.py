@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
 import warnings
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 _INSTALL = (
@@ -33,7 +33,6 @@ _INSTALL = (
 # Values for `_core.set_compute_type`: products of float32 in float32, or in TF32.
 _DEFAULT, _TF32 = 1, 7
 
-_lock = threading.Lock()
 #: The setting of `allow_tf32`.
 tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
@@ -47,21 +46,15 @@ class Found(NamedTuple):
     missing: str
 
 
-_found: Found | None = None
-
-
+@cache
 def look() -> Found:
-    """What was found, when this was first asked."""
-    global _found
-    with _lock:
-        if _found is None:
-            try:
-                _found = _probe(importlib.import_module("cupy"))
-            except Exception as problem:  # for instance a CUDA library that does not load
-                text = f"CuPy is installed, but cannot be imported: {problem}"
-                is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == "cupy"
-                _found = Found(None, 0, _INSTALL if is_absent else text)
-        return _found
+    """What is found, when this is first asked."""
+    try:
+        return _probe(importlib.import_module("cupy"))
+    except Exception as problem:  # for instance a CUDA library that does not load
+        text = f"CuPy is installed, but cannot be imported: {problem}"
+        is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == "cupy"
+        return Found(None, 0, _INSTALL if is_absent else text)
 
 
 def _probe(module: Any) -> Found:

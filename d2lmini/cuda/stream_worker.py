@@ -490,9 +490,8 @@ def push_program(
     outs: Sequence[Any] = (),
 ) -> list[Any]:  # fmt: skip
     """The outputs of a call of a program, issued here or queued."""
-    results = None
-    if not outs:
-        results = issue_call(program, inputs, ctx, dispatch.kind_of(inputs), keys)
+    kind = dispatch.kind_of(inputs)
+    results = None if outs else issue_call(program, inputs, ctx, kind, keys)
     return push(program, inputs, ctx, keys, outs) if results is None else results
 
 

@@ -43,7 +43,7 @@ def using(cupy: Any) -> Any:
     from d2lmini.cuda import module
 
     found = module.Found(None, 0, module._INSTALL) if cupy is None else module._probe(cupy)
-    return mock.patch.object(module, "_found", found)
+    return mock.patch.object(module, "look", lambda: found)
 
 
 @contextmanager

@@ -112,10 +112,8 @@ class Kernel:
         if isinstance(xp, Recording):
             xp.launch(self, grid, args, more)
             return
-        args = (*args, *more())
-        if len(args) != len(self._makers):
-            raise TypeError(f"{self} takes {len(self._makers)} arguments, got {len(args)}")
-        packed = [a if make is None else make(a) for a, make in zip(args, self._makers)]
+        pairs = zip((*args, *more()), self._makers, strict=True)
+        packed = [a if make is None else make(a) for a, make in pairs]
         self._raw(xp)(grid, (THREADS,), tuple(packed))
 
     def _raw(self, xp: Any) -> Any:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from fakes.cublas import CUBLASError, Library
 from fakes.streams.errors import CUDARuntimeError
-from gpu_kinds import using
 from worlds import until
 
 from d2lmini import MXNetError, cpu_pinned, engine, gpu, nd
@@ -98,6 +97,9 @@ def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch)
 
 # -- asking CUDA -----------------------------------------------------------------------------------
 
+#: Before the tests put another one in its place.
+LOOK = module.look
+
 
 @pytest.mark.parametrize("error, words", [
     (ImportError("libcudart.so.12: no such file"), "cannot be imported: libcudart.so.12: no such"),
@@ -108,12 +110,10 @@ def test_a_cupy_that_is_broken_is_not_called_missing(monkeypatch, error, words):
     def fail(name):
         raise error
 
-    with using(None):
-        monkeypatch.setattr(module, "_found", None)
-        monkeypatch.setattr(module.importlib, "import_module", fail)
-        assert module.look().gpus == 0
-        assert f"CuPy is installed, but {words}" in module.look().missing
-        monkeypatch.undo()
+    monkeypatch.setattr(module.importlib, "import_module", fail)
+    _, gpus, missing = LOOK.__wrapped__()
+    assert gpus == 0 and f"CuPy is installed, but {words}" in missing
+    monkeypatch.undo()
 
 
 # -- memory ----------------------------------------------------------------------------------------
