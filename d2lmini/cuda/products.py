@@ -243,7 +243,7 @@ class Library:
 
 
 @lru_cache
-def library_of(xp: Any) -> Library | None:
+def library_of(xp: Any) -> Any:
     """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies."""
     try:
         return Library(xp)

@@ -163,7 +163,7 @@ def check_unverified(unverified: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in unverified.items():
         if seq > stream.passed:
-            stream.lane.ask(stream.last.query)
+            stream.lane.ask(stream.last.query)  # type: ignore[union-attr]
             stream.passed = max(stream.passed, seq)
 
 

@@ -174,7 +174,10 @@ def elementwise(
     NotTraceable if the formula is not elementwise.
     """
     body = Body()
-    given = [load_name(body, f"x{i}", np.dtype(o.dtype)) for i, o in enumerate(inputs)]
+    given = []
+    for i, dtype in enumerate([np.dtype(o.dtype) for o in inputs]):
+        read = body.line if dtype.char == "e" else body.add_input
+        given.append(read(load_text(f"x{i}", dtype), dtype))
     values = formula(*given)
     operands = [*inputs, *(outs or [Operand(y.dtype, domain) for y in values])]
     walks = [*(broadcast_strides(o, domain) for o in operands), _straight(domain)]
@@ -264,12 +267,6 @@ def names_of(operands: Sequence[Operand], inputs: int) -> list[tuple[str, str]]:
 def pointer(kind: str, name: str) -> str:
     """An array as a parameter of a kernel."""
     return f"{'const ' * (name[0] == 'x')}{kind}* {name}"
-
-
-def load_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
-    """The proxy of an array's element, in the dtype of computations."""
-    loaded = load_text(text, dtype)
-    return body.add_input(text, dtype) if loaded == text else body.line(loaded, dtype)
 
 
 def load_text(text: str, dtype: np.dtype) -> str:

@@ -101,8 +101,8 @@ def _(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
             part = [groups[i] for i in members[begin : begin + MAX_PARAMETERS]]
             sizes = [arrays[0].size for arrays in part]
             kernel = _kernel(rule, dtypes, kinds, len(part), index_type(sizes))
-            arrays = [array for arrays in part for array in arrays]
-            kernel(xp, max(sizes), *arrays, *sizes, rows=len(part), more=numbers)
+            given = [array for arrays in part for array in arrays]
+            kernel(xp, max(sizes), *given, *sizes, rows=len(part), more=numbers)
 
 
 def _kinds(attrs: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:

@@ -448,11 +448,5 @@ class Names(SymbolicModule):
             raise NotTraceable("an index in a kernel without groups")
         return x.body.add_input("j", "int64")  # type: ignore[no-any-return]
 
-    def empty(self, shape: Any, dtype: Any = float) -> Proxy:
-        return Proxy(self, "0", np.dtype(dtype))
-
-    def empty_like(self, x: Proxy) -> Proxy:
-        return self.full_like(x, 0)
-
 
 names = Names()
