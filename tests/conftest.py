@@ -71,21 +71,23 @@ def ctx(request):
 @pytest.fixture(scope="session", autouse=True)
 def gpus_of_this_machine():
     """Which GPUs there are for the tests that make none: see this module."""
+    from gpu_kinds import using
+
     try:
-        from d2lmini.cuda import module
+        without_gpus = using(None)
     except ModuleNotFoundError:  # as `test_addons.py` has it
         yield
         return
     if os.environ.get("D2LMINI_TEST_FAKE_CUDA"):
         from fakes.cuda import fake_cuda
 
-        with fake_cuda(2) as cupy, module.using(cupy):
+        with fake_cuda(2) as cupy, using(cupy):
             yield
             sys.modules["d2lmini.engine"].waitall()
     elif "gpu" in os.environ.get("D2LMINI_TEST_CTX", ""):
         yield
     else:
-        with module.using(None):
+        with without_gpus:
             yield
 
 
@@ -110,10 +112,9 @@ def mxnet():
 def cupy():
     """A CuPy with two GPUs of 256 MB: the fake."""
     from fakes.cuda import fake_cuda
+    from gpu_kinds import using
 
-    from d2lmini.cuda import module
-
-    with fake_cuda(2, seed=3) as fake, module.using(fake):
+    with fake_cuda(2, seed=3) as fake, using(fake):
         yield fake
 
 

@@ -22,7 +22,7 @@ from d2lmini import engine
 from d2lmini.base import MXNetError, environment, forks
 from d2lmini.context import Context, gpu
 from d2lmini.cuda import module, products
-from d2lmini.cuda.kernels import convolve, random_numbers, recurrent, rows, updates, windows
+from d2lmini.cuda.kernels import random_numbers, rows, steps, windows
 from d2lmini.cuda.launches import CapturedGraphs, capture_lock
 from d2lmini.cuda.memory import CudaPool, Pinned, is_pinned, is_short_of_memory
 from d2lmini.cuda.nccl import NcclWorker
@@ -31,7 +31,7 @@ from d2lmini.device.interface import Device
 from d2lmini.engine.core import FunctionTask, Var
 
 #: These modules register what a GPU computes by better algorithms than NumPy's formulas.
-KERNELS = products, convolve, random_numbers, recurrent, rows, updates, windows
+KERNELS = products, random_numbers, rows, steps, windows
 _LANES = ("compute", "in", "out")
 
 #: After these errors the device is unusable: unavailable devices, uncorrectable memory and link
@@ -117,8 +117,7 @@ class CudaDevice(Device):
 
     def lend(self, array: Any, owner: Any, **options: Any) -> Any:
         # No work on the array is pending, so no stream has to wait.
-        lease = self.pool.make_lease(array, owner)
-        return lease.__dlpack__(**{**options, "stream": -1})
+        return self.pool.make_lease(array, owner).__dlpack__(**{**options, "stream": -1})
 
     def borrow(self, source: Any, take: Callable[[Any], Any]) -> Any:
         # Call __dlpack__ on this thread, on whose current stream the other library has pending

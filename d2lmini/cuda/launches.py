@@ -5,8 +5,8 @@ binds what was written down to a lane: kernels are compiled, numbers packed, cal
 ready. To repeat it, the host fills in where the arrays begin.
 
 Some numbers differ from call to call: the keys of random numbers, the learning rates of an
-optimizer's step. Launches with such numbers were made by functions that the recorder has kept
-(`launch.outside`); before a call with other numbers these functions are asked again.
+optimizer's step. The recorder keeps the function that returns them (`Step.more`), which is asked
+again before a call with others.
 
 With `hybridize(static_alloc=True, static_shape=True)` a program's launches become CUDA graphs.
 While a stream is captured, nothing runs: CUDA records each launch with its arguments, which are
@@ -34,6 +34,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ class Launches:
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
     fixed         where constants and intermediate results begin; None before the lane says so
-    again         launches with other numbers each time: see `Recorder.calls`
+    again         those with other numbers each time: the step, and its numbers as `_bind` has them
     """
 
     def __init__(self, lane: StreamWorker, call: Any, task: Any):
@@ -119,24 +120,27 @@ class Launches:
         ]
         is_plain = len(steps) == 1 and max(index.values()) < n
         self.run = self.steps[0] if is_plain else self._run_all
-        self.given = given if recorder.calls and given else None
-        self.again, self._recorder = recorder.calls, recorder
+        self.changes = [step.more is not tuple for step in steps]
+        self.again = [both for both in zip(steps, self._numbers) if both[0].more is not tuple]
+        self.given = given if self.again and given else None
         self.graphs = call.replays if isinstance(call, Program) else None
         if self.graphs is not None:
             self.graphs.restart()
 
     def renew(self, given: Sequence[Any], xp: Any) -> bool:
         """Pack the numbers of a call for which `given` is something else. False if such a call
-        needs other launches."""
+        needs other launches: then these are forgotten."""
         if self.given != [*given]:
             self.given[:] = given  # type: ignore[index]
-            for call, first, last in self.again:
-                try:
-                    steps = self._recorder.launch_again(call, first, last)
-                except NotRecorded:
-                    return False
-                for step, cell in zip(steps, self._numbers[first:last]):
-                    cell[0] = step.kernel.pack(xp, step.numbers)
+            try:
+                numbers = {more: more() for more in {step.more for step, _ in self.again}}
+            except NotRecorded:
+                known = self._lane.launches
+                for key in [key for key, launches in known.items() if launches is self]:
+                    del known[key]
+                return False
+            for step, cell in self.again:
+                cell[0] = step.kernel.pack(xp, (*step.numbers, *numbers[step.more]))
         return True
 
     def places(self, memory: list[Any]) -> list[Any]:
@@ -167,7 +171,7 @@ def _bind(
         return lambda memory: call(*take(memory))
     xp, stream, grid = lane.device.xp, lane.stream.handle, step.grid
     function = step.kernel.function_on(xp)
-    numbers[0] = step.kernel.pack(xp, step.numbers)
+    numbers[0] = step.kernel.pack(xp, (*step.numbers, *step.more()))
     return lambda memory: function(grid, BLOCK, (*take(memory), *numbers[0]), 0, stream)
 
 
@@ -194,22 +198,21 @@ def record(call: Any, ctx: Context, task: Any, given: list[Any]) -> tuple[Record
     results = recorder.run_program(program, arrays, outs, keys)
     if any([result is not out for result, out in zip(results, outs)]):
         raise NotRecorded("a result in another place")
+    recorder.is_open = False
     return recorder, len(arrays) + len(outs)
 
 
 def program_of(plan: CallPlan, ctx: Context, arenas: Arenas, task: OpTask) -> Program:
     """The call of an op as a program."""
-    op = plan.op
-    names = op.input_names if not op.variadic else [f"x{i}" for i in range(len(task.inputs))]
     variables = [
-        None if operand is None else Node(None, name, specs=(operand[2],))
-        for name, operand in zip(names, task.inputs)
+        None if operand is None else Node(None, f"x{i}", specs=(operand[2],))
+        for i, operand in enumerate(task.inputs)
     ]
     attrs = dict(task.attrs)
     if attrs.get("rng") is not None:
         attrs["rng"] = Draw(0)
     inputs = tuple([None if v is None else (v, 0) for v in variables])
-    node = Node(op, "y", inputs, attrs, plan.outputs)
+    node = Node(plan.op, "y", inputs, attrs, plan.outputs)
     results = simplify([(node, i) for i in range(len(plan.outputs))])
     return Program(plan.name, [v for v in variables if v is not None], results, ctx, arenas)
 
@@ -271,15 +274,13 @@ class Graph:
             self.spares.append(spares)
         self.memory = launches.places(places)
         self.steps: list[Callable[[list[Any]], Any]] = []
-        self.graphs, self.calls, begin = 0, len(launches.again), 0
+        self.graphs = self.calls = 0
         lane.stream.mark()  # the event of an open mark would become a part of the graph
-        end = len(launches.steps)
-        for _, first, last in [*launches.again, (None, end, end)]:
-            if begin < first:
-                self.steps.append(self._capture(launches.steps[begin:first]))
-                self.graphs += 1
-            self.steps += launches.steps[first:last]
-            begin = last
+        for changes, pairs in groupby(zip(launches.changes, launches.steps), itemgetter(0)):
+            steps = [step for _, step in pairs]
+            self.steps += steps if changes else [self._capture(steps)]
+            self.graphs += not changes
+            self.calls += changes
         lane.graph_results |= self.results
 
     def _capture(self, steps: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:

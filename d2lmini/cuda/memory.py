@@ -107,10 +107,6 @@ class CudaPool(Pool):
         """Bytes cached for reuse: reserved from CUDA and in no array, when a worker last looked."""
         return max(0, self.reserved - self.live)
 
-    @cached.setter
-    def cached(self, nbytes: int) -> None:
-        """A reset of the counters leaves CuPy's cached bytes as they are."""
-
     def make_lease(self, array: Any, chunk: Chunk) -> Any:
         # CuPy's pointer to the same memory, which keeps `chunk` alive and does not use the pool.
         cuda, at = self.xp.cuda, array.data

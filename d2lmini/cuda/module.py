@@ -1,11 +1,6 @@
 """Where CuPy comes from: CuPy is looked for in one place, when a GPU is first asked for.
 
-Importing the library imports no CuPy. Without CuPy, or without a driver, nothing here fails:
-
->>> from d2lmini.cuda import module
->>> with module.using(None):                # as on a machine without CuPy
-...     module.look().gpus, module.look().missing
-(0, "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13")
+Importing the library imports no CuPy. Without CuPy, or without a driver, nothing here fails.
 
 Tests use a substitute made of NumPy (`tests/fakes`). The device uses these parts of CuPy:
 
@@ -26,12 +21,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
 import warnings
-from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
-
-from d2lmini.base.scopes import contextmanager
 
 _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"
@@ -40,7 +33,6 @@ _INSTALL = (
 # Values for `_core.set_compute_type`: products of float32 in float32, or in TF32.
 _DEFAULT, _TF32 = 1, 7
 
-_lock = threading.Lock()
 #: The setting of `allow_tf32`.
 tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
@@ -54,28 +46,20 @@ class Found(NamedTuple):
     missing: str
 
 
-_found: Found | None = None
-
-
+@cache
 def look() -> Found:
-    """What was found, when this was first asked."""
-    global _found
-    with _lock:
-        if _found is None:
-            try:
-                _found = _probe(importlib.import_module("cupy"))
-            except Exception as problem:  # for instance a CUDA library that does not load
-                text = f"CuPy is installed, but cannot be imported: {problem}"
-                is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == "cupy"
-                _found = Found(None, 0, _INSTALL if is_absent else text)
-        return _found
+    """What is found, when this is first asked."""
+    try:
+        return _probe(importlib.import_module("cupy"))
+    except Exception as problem:  # for instance a CUDA library that does not load
+        text = f"CuPy is installed, but cannot be imported: {problem}"
+        is_absent = isinstance(problem, ModuleNotFoundError) and problem.name == "cupy"
+        return Found(None, 0, _INSTALL if is_absent else text)
 
 
 def _probe(module: Any) -> Found:
     """Ask CuPy how many GPUs there are. Makes no stream to find out: a stream that fails prints an
     error of its own."""
-    if module is None:
-        return Found(None, 0, _INSTALL)
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as problem:
@@ -86,31 +70,16 @@ def _probe(module: Any) -> Found:
     return Found(module, count, "")
 
 
-@contextmanager
-def using(other: Any) -> Iterator[None]:
-    """A scope in which `module` stands in for CuPy; None: as if CuPy were missing. Existing devices
-    keep the module they were made with."""
-    global _found
-    before, _found = _found, _probe(other)
-    try:
-        yield
-    finally:
-        _found = before
-
-
 def nccl() -> Any:
     """NCCL, NVIDIA's library for sums over GPUs, through CuPy; None if it is not installed."""
     found = look().cupy
     if found is None:
         return None
-    try:
-        library = getattr(found.cuda, "nccl", None)
-        if library is None:  # CuPy loads NCCL at the first use, and warns if it is missing
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                library = importlib.import_module(f"{found.__name__}.cuda.nccl")
-    except ImportError:
-        return None
+    library = getattr(found.cuda, "nccl", None)
+    if library is None:  # CuPy loads NCCL at the first use, and warns if it is missing
+        with warnings.catch_warnings(), suppress(ImportError):
+            warnings.simplefilter("ignore")
+            library = importlib.import_module(f"{found.__name__}.cuda.nccl")
     return library if getattr(library, "available", False) else None
 
 

@@ -16,18 +16,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from d2lmini.base import MXNetError
 from d2lmini.context import Context
 from d2lmini.cuda import module
 from d2lmini.cuda.stream_worker import StreamWorker
-from d2lmini.engine.core import Task
-
-if TYPE_CHECKING:
-    from d2lmini.kvstore.allreduce import Side
 
 _DTYPES = frozenset("int8 uint8 int32 int64 float16 float32 float64".split())
 
@@ -52,43 +47,28 @@ class NcclWorker:
 
     # -- called by the engine ----------------------------------------------------------------------
 
-    def run(self, task: Task) -> None:
+    def run(self, task: Any) -> None:
         """Run `task`, which has `sides` and calls `sum_up`, behind all its arrays' dependencies."""
-        sides: Sequence[Side] = task.sides  # type: ignore[attr-defined]
-        lanes = [self._lanes[side.ctx] for side in sides]
+        lanes = [self._lanes[side.ctx] for side in task.sides]
         for lane in lanes:
             lane.device.check()
         with self._busy, lanes[0].enter_scope():
             try:
-                for lane, side in zip(lanes, sides):
+                for lane, side in zip(lanes, task.sides):
                     lane.stream.begin(side.reads, side.writes)
+                # Before any order is overwritten.
+                unverified = [lane.stream.unverified(task.reads) for lane in lanes]
                 try:
                     task.run()
                 finally:
-                    self._mark(lanes, sides)
+                    for lane, side, marks in zip(lanes, task.sides, unverified):
+                        lane.stream.end(side.reads, side.writes, marks)
             except Exception as problem:
-                raise self._explain(lanes, problem) from None
-
-    @staticmethod
-    def _explain(lanes: Sequence[StreamWorker], problem: Exception) -> Exception:
-        """The error of a call that concerns several devices: each device is queried, and the failed
-        one explains the error. If none has failed, NCCL's own message is kept."""
-        for lane in lanes:
-            last = lane.stream.last
-            try:
-                if last is not None:
-                    lane.check(last)
-            except MXNetError as failure:
-                return failure
-        return lanes[0].device.task_error(problem)
-
-    @staticmethod
-    def _mark(lanes: Sequence[StreamWorker], sides: Sequence[Side]) -> None:
-        reads = [var for side in sides for var in side.reads]
-        # Before any order is overwritten.
-        unverified = [lane.stream.unverified(reads) for lane in lanes]
-        for lane, side, marks in zip(lanes, sides, unverified):
-            lane.stream.end(side.reads, side.writes, marks)
+                # The device that failed explains the error; if none has, NCCL's own message does.
+                for lane in lanes:
+                    if lane.stream.last is not None:
+                        lane.ask(lane.stream.last.query)
+                raise lanes[0].device.task_error(problem) from None
 
     def finish(self, deadline: float | None = None) -> bool:
         """Block until all sums are done; False at the deadline."""

@@ -10,24 +10,22 @@ product out = a @ b is computed as out.T = b.T @ a.T. Each operand is described 
 transposed, and by its `ld`, the distance from one column to the next:
 
 >>> a, b, out = (operand_of(np.empty(shape)) for shape in ((8, 6), (6, 5), (8, 5)))
->>> found = plan(a, b, out)
->>> found.calls[0].left, found.calls[0].right           # b and a
+>>> calls = plan(a, b, out)
+>>> calls[0].left, calls[0].right                       # b and a
 (Matrix(transpose=0, ld=5, step=0), Matrix(transpose=0, ld=6, step=0))
 
 More axes are a batch: matrices at equal distances, which one call computes. The distance 0 repeats
-an operand. A batch whose matrices share the right operand, and whose rows follow each other, is one
-product of two matrices:
+an operand:
 
 >>> a, out = (operand_of(np.empty(shape)) for shape in ((9, 8, 6), (9, 8, 5)))
->>> [(call.m, call.n, call.k, call.batch) for call in plan(a, b, out).calls]
-[(5, 72, 6, 1)]
+>>> [(call.m, call.n, call.k, call.batch, call.left.step) for call in plan(a, b, out)]
+[(5, 8, 6, 9, 0)]
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -39,7 +37,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.cuda import module
 from d2lmini.cuda.kernels.formulas import Operand, broadcast_strides, merge_axes, operand_of
-from d2lmini.cuda.kernels.launch import Recording, outside
+from d2lmini.cuda.kernels.launch import Recording
 from d2lmini.cuda.stream_worker import thread_state
 from d2lmini.ops.products import kernels
 
@@ -77,17 +75,6 @@ class GemmCall(NamedTuple):
     begin: tuple[int, ...]
 
 
-class GemmPlan(NamedTuple):
-    """The calls that compute a product.
-
-    copies  which of a, b and out have strides that cuBLAS cannot use: they must be copied, and
-            there are no calls
-    """
-
-    copies: tuple[bool, bool, bool]
-    calls: tuple[GemmCall, ...]
-
-
 @kernels.register("cuda")
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
@@ -102,9 +89,9 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = xp.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a.dtype, b.dtype))
     lane = thread_state.lane
-    is_ours = lane is not None and library_of(xp) is not None
+    is_ours = lane is not None and (isinstance(xp, Recording) or library_of(xp) is not None)
     if not is_ours or out.dtype.char not in KINDS or not a.dtype == b.dtype == out.dtype:
-        outside(xp, partial(xp.matmul, a, b, out=out))
+        xp.matmul(a, b, out=out)
     elif not a.shape[-1]:
         out.fill(0)
     elif out.size:
@@ -117,10 +104,10 @@ def _multiply(xp: Any, lane: Any, a: Any, b: Any, out: Any, is_apart: bool = Tru
     """a @ b into `out`, which is not empty; `is_apart`: it overlaps neither operand."""
     if out.strides[-2] < out.strides[-1]:  # out.T has its rows in order
         a, b, out = (x.swapaxes(-2, -1) for x in (b, a, out))
-    copies, calls = plan(*map(operand_of, (a, b, out)))
-    if any(copies) or not is_apart:
-        a, b = (x.copy() if copied else x for x, copied in zip((a, b), copies))
-        place = out if is_apart and not copies[2] else xp.empty(out.shape, out.dtype)
+    calls = plan(*map(operand_of, (a, b, out)))
+    if not calls or not is_apart:
+        a, b = map(xp.ascontiguousarray, (a, b))
+        place = out if is_apart and out.flags.c_contiguous else xp.empty(out.shape, out.dtype)
         _multiply(xp, lane, a, b, place)
         if place is not out:
             xp.copyto(out, place)
@@ -142,19 +129,13 @@ def _prepare(call: GemmCall, dtype: np.dtype, lane: Any) -> Callable[..., None]:
 
 
 @lru_cache(maxsize=4096)
-def plan(a: Operand, b: Operand, out: Operand) -> GemmPlan:
-    """How to write a @ b to `out`; no array is empty."""
+def plan(a: Operand, b: Operand, out: Operand) -> tuple[GemmCall, ...]:
+    """The calls that write a @ b to `out`; no array is empty. There are none where cuBLAS
+    cannot use some strides; it can use arrays in order."""
     (M, K), N, batch = a.shape[-2:], b.shape[-1], out.shape[:-2]
     strides = [broadcast_strides(x, out.shape) for x in (a, b, out)]
     (a0, a1), (b0, b1), (out0, out1) = (walk[-2:] for walk in strides)
     sizes, walks = merge_axes(batch, [walk[:-2] for walk in strides])
-    if sizes and walks[1][-1] == 0 and (
-        M == 1 or (walks[0][-1], walks[2][-1]) == (M * a0, M * out0)
-    ):  # fmt: skip
-        if M == 1:
-            a0, out0 = walks[0][-1], walks[2][-1]
-        M *= sizes[-1]
-        sizes, walks = sizes[:-1], [walk[:-1] for walk in walks]
     # The longest axis of the batch goes to cuBLAS; each index along the others is one call.
     longest = sizes.index(max(sizes)) if sizes else 0
     step_a, step_b, step_out = (walk[longest] if sizes else 0 for walk in walks)
@@ -162,8 +143,7 @@ def plan(a: Operand, b: Operand, out: Operand) -> GemmPlan:
     place = _matrix(N, M, out1, out0, step_out)
     left, right = _matrix(N, K, b1, b0, step_b), _matrix(K, M, a1, a0, step_a)
     if place is None or place.transpose or left is None or right is None:
-        is_bad = place is None or bool(place.transpose)
-        return GemmPlan((right is None, left is None, is_bad), ())
+        return ()
 
     together = sizes[longest] if sizes else 1
     if max(M, N, K, together, left.ld, right.ld, place.ld) > _MAX_INT:
@@ -172,7 +152,7 @@ def plan(a: Operand, b: Operand, out: Operand) -> GemmPlan:
     for at in combinations(*(range(1 if i == longest else s) for i, s in enumerate(sizes))):
         begin = tuple(sum(i * s for i, s in zip(at, walk)) for walk in walks)
         calls.append(GemmCall(N, M, K, left, right, place, together, begin))
-    return GemmPlan((False, False, False), tuple(calls))
+    return tuple(calls)
 
 
 def _matrix(rows: int, columns: int, down: int, across: int, step: int) -> Matrix | None:
@@ -193,8 +173,7 @@ class Library:
     """cuBLAS, as CuPy has loaded it.
 
     A handle gets its stream and workspace when a lane first multiplies: CUDA refuses both calls
-    while a stream is captured. The handle of a lane that is gone is reused by the next lane of its
-    device.
+    while a stream is captured.
     """
 
     def __init__(self, xp: Any):
@@ -203,16 +182,8 @@ class Library:
         self._check = xp.cuda.cublas.check_status
         self._memory = xp.cuda.Memory
         self._cublas = ctypes.CDLL(name)
-        # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
-        # time.
-        self._gemm = self._cublas.cublasGemmEx
-        self._gemm_batched = self._cublas.cublasGemmStridedBatchedEx
-        # The handle and workspace of each lane; free ones, by device.
+        # The handle and workspace of each lane.
         self._handles: weakref.WeakKeyDictionary[Any, tuple] = weakref.WeakKeyDictionary()
-        self._free: dict[int, list[tuple]] = {}
-        self._factors = {
-            char: tuple(ctypes.byref(kind[2](x)) for x in (1, 0)) for char, kind in KINDS.items()
-        }
 
     def prepare(
         self, lane: Any, call: GemmCall, dtype: np.dtype
@@ -220,8 +191,8 @@ class Library:
         """One call as a function of where a, b and out begin, to put on the stream of a lane; one
         thread at a time may call it."""
         char, is_alone = dtype.char, call.batch == 1
-        kind, arithmetic, _ = KINDS[char]
-        one, zero = self._factors[char]
+        kind, arithmetic, factor = KINDS[char]
+        one, zero = (ctypes.byref(factor(x)) for x in (1, 0))
         number, how = ctypes.c_int, ctypes.c_int(arithmetic)
         pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
 
@@ -235,7 +206,10 @@ class Library:
             *matrix(pright, call.right), zero, *matrix(pout, call.out),
             *([] if is_alone else [number(call.batch)]), how, number(-1),
         )  # fmt: skip
-        function = self._gemm if is_alone else self._gemm_batched
+        # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
+        # time.
+        blas = self._cublas
+        function = blas.cublasGemmEx if is_alone else blas.cublasGemmStridedBatchedEx
         begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 
@@ -251,46 +225,27 @@ class Library:
         return multiply
 
     def _handle(self, lane: Any) -> Any:
-        found = self._handles.get(lane)
-        if found is None:
-            free = self._free.setdefault(lane.device.ordinal, [])
-            found = free.pop() if free else self._new(lane.device)
-            handle, workspace = found
+        if lane not in self._handles:
+            properties = lane.device.xp.cuda.runtime.getDeviceProperties(lane.device.ordinal)
+            nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
+            handle, workspace = ctypes.c_void_p(), self._memory(nbytes)
+            self._call("Create_v2", ctypes.byref(handle))
+            self._call("SetMathMode", handle, ctypes.c_int(_NO_REDUCED_PRECISION))
             self._call("SetStream_v2", handle, ctypes.c_void_p(lane.stream.handle.ptr))
             # Set the workspace after the stream: cublasSetStream resets the workspace.
-            pointer, nbytes = ctypes.c_void_p(workspace.ptr), ctypes.c_size_t(workspace.size)
-            self._call("SetWorkspace_v2", handle, pointer, nbytes)
-            self._handles[lane] = found
-            weakref.finalize(lane, free.append, found).atexit = False
-        return found[0]
-
-    def _new(self, device: Any) -> tuple:
-        properties = device.xp.cuda.runtime.getDeviceProperties(device.ordinal)
-        nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
-        workspace = self._memory(nbytes)
-        handle = ctypes.c_void_p()
-        self._call("Create_v2", ctypes.byref(handle))
-        self._call("SetMathMode", handle, ctypes.c_int(_NO_REDUCED_PRECISION))
-        return handle, workspace
+            pointer = ctypes.c_void_p(workspace.ptr)
+            self._call("SetWorkspace_v2", handle, pointer, ctypes.c_size_t(nbytes))
+            self._handles[lane] = handle, workspace
+        return self._handles[lane][0]
 
     def _call(self, name: str, *args: Any) -> None:
         self._check(getattr(self._cublas, f"cublas{name}")(*args))
 
 
-#: CuPy module -> cuBLAS.
-libraries: dict[Any, Any] = {}
-_lock = threading.Lock()
-
-
+@lru_cache
 def library_of(xp: Any) -> Any:
-    """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies. A recording is
-    taken for cuBLAS itself."""
-    if isinstance(xp, Recording):
-        return xp
-    with _lock:
-        if xp not in libraries:
-            try:
-                libraries[xp] = Library(xp)
-            except (AttributeError, OSError):
-                libraries[xp] = None
-        return libraries[xp]
+    """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies."""
+    try:
+        return Library(xp)
+    except (AttributeError, OSError):
+        return None

@@ -13,7 +13,7 @@ program asks of CuPy cannot be written down: `NotRecorded`.
 >>> x, y = recorder.empty((2, 3), "float32"), recorder.empty((2, 3), "float32")
 >>> double(recorder, y.size, x, y.reshape(-1)[2:], 4)
 >>> recorder.steps
-[Step(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice>, grid=(1, 1, 1), numbers=(4,), bind=None)]
+[Step(memory=(At(base=0, offset=0), At(base=1, offset=8)), kernel=<Kernel twice>, grid=(1, 1, 1), numbers=(4,), more=<class 'tuple'>, bind=None)]
 >>> _ = x + y                                 # by a generated kernel
 >>> recorder.steps[1].kernel
 <Kernel add_kernel>
@@ -70,7 +70,8 @@ class Place(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         """A copy into a view. (`x[...] += y` ends with a copy of a view into itself.)"""
         view = self[key]
-        if not (isinstance(value, Place) and _layout(value) == _layout(view)):
+        is_view = isinstance(value, Place)
+        if not (is_view and value.__array_interface__ == view.__array_interface__):
             self.recorder.copyto(view, value)
 
     @property
@@ -98,10 +99,6 @@ class Place(np.ndarray):
         return made if np.may_share_memory(made.plain, self.plain) else self.copy().reshape(*shape)
 
 
-def _layout(array: Place) -> tuple:
-    return array.ctypes.data, array.shape, array.strides
-
-
 def _refuse(_place: Place, name: str, *_args: Any, **_options: Any) -> Any:
     raise NotRecorded(name)
 
@@ -123,7 +120,7 @@ class RecordedKey:
         self.number = number
 
     def __iter__(self) -> Iterator[int]:
-        if not self.recorder.is_outside:
+        if self.recorder.is_open:
             raise NotRecorded("a random key")
         return iter(self.keys[self.number])
 
@@ -141,13 +138,15 @@ class At(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A launch of one of our kernels, all arrays before all numbers; or another call: `bind(lane)`
-    is the function of where its arrays begin."""
+    """A launch of one of our kernels, all arrays before all numbers, the last of which are those
+    that `more` returns at each repetition; or another call: `bind(lane)` is the function of where
+    its arrays begin."""
 
     memory: tuple[At, ...]
     kernel: Any = None
     grid: tuple[int, int, int] = (1, 1, 1)
     numbers: tuple[Any, ...] = ()
+    more: Callable[[], Sequence[Any]] = tuple
     bind: Callable[[Any], Callable[..., Any]] | None = None
 
 
@@ -157,18 +156,14 @@ class Recorder(Recording):
     steps      the launches so far
     places     the arrays that were made, whose numbers the steps use
     constants  the contents of those that never change
-    calls      functions whose launches have other numbers each time: their first step, and the
-               first behind them
-    is_outside True while such a function runs: only there a random key may be read
+    is_open    False when all is written down: only then a random key may be read
     """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.places: list[Place] = []
         self.constants: dict[int, np.ndarray] = {}
-        self.calls: list[tuple[Callable[[], Any], int, int]] = []
-        self.is_outside = False
-        self._repeats = False
+        self.is_open = True
 
     def empty(self, shape: Any, dtype: Any = float) -> Place:
         """A new array."""
@@ -304,38 +299,17 @@ class Recorder(Recording):
         run = program.bind(lambda _, shape, dtype: self.empty(shape, dtype), self)
         return run(arrays, places, keys)  # type: ignore[no-any-return]
 
-    def launch(self, kernel: Kernel, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
+    def launch(
+        self, kernel: Kernel, grid: tuple[int, int, int], args: tuple[Any, ...],
+        more: Callable[[], Sequence[Any]],
+    ) -> None:  # fmt: skip
         """Write down a launch."""
-        arrays = [a for a in args if isinstance(a, Place)]
-        numbers = tuple(args[len(arrays) :])
-        if not all(isinstance(a, Place) for a in args[: len(arrays)]):
-            raise NotRecorded("a number before an array")
-        memory = () if self._repeats else tuple(map(self._find, arrays))
-        self.steps.append(Step(memory, kernel, grid, numbers))
+        n = sum([parameter.is_array for parameter in kernel.parameters])
+        self.steps.append(Step(tuple(map(self._find, args[:n])), kernel, grid, args[n:], more))
 
     def call(self, bind: Callable[[Any], Callable[..., Any]], *arrays: Place) -> None:
         """Write down another call on arrays; see `Step`."""
         self.steps.append(Step(tuple(map(self._find, arrays)), bind=bind))
-
-    def outside(self, call: Callable[[], Any]) -> None:
-        """Write down the launches of a call that have other numbers each time."""
-        first = len(self.steps)
-        self.is_outside = True
-        call()
-        self.is_outside = False
-        self.calls.append((call, first, len(self.steps)))
-
-    def launch_again(self, call: Callable[[], Any], first: int, last: int) -> list[Step]:
-        """The launches of such a call with its numbers of now. NotRecorded if there are others."""
-        steps, self.steps, self.is_outside, self._repeats = self.steps, [], True, True
-        try:
-            call()
-            made = self.steps
-        finally:
-            self.steps, self.is_outside, self._repeats = steps, False, False
-        if [step[1:3] for step in made] != [step[1:3] for step in steps[first:last]]:
-            raise NotRecorded("other launches than before")
-        return made
 
     def _find(self, array: Place) -> At:
         if min(array.strides, default=0) < 0:

@@ -190,13 +190,8 @@ class StreamWorker:
         launches = None if task.callee is None else self.launches.get(key_of(task))
         if launches is None:
             return None
-        inputs, given = task.inputs, given_of(task)
-        if None in inputs:  # an optional input that is not given
-            inputs = [operand for operand in inputs if operand is not None]
-        issue = prepare_issue(self, launches, inputs, task.outputs, given, is_worker)
-        if issue is None and launches.given not in (None, [*given]):
-            self.launches.pop(key_of(task), None)  # such a call needs other launches from now on
-        return issue
+        inputs = [operand for operand in task.inputs if operand is not None]
+        return prepare_issue(self, launches, inputs, task.outputs, given_of(task), is_worker)
 
     def _prepare(self, task: Any) -> None:
         """Prepare the launches of a task, on the worker."""
@@ -242,13 +237,11 @@ class StreamWorker:
     def wait(self, mark: StreamMark, deadline: float | None = None) -> bool:
         """Block until a mark has passed; False at the deadline. MXNetError if the device failed,
         because then nothing on the device can be trusted."""
-        return self._ask(partial(mark.wait, deadline))
+        return self.ask(partial(mark.wait, deadline))
 
-    def check(self, mark: StreamMark) -> None:
-        """Query the device of a mark; MXNetError if the device failed."""
-        self._ask(mark.query)  # on a failed device every query raises that error
-
-    def _ask(self, question: Callable[[], bool]) -> bool:
+    def ask(self, question: Callable[[], bool]) -> bool:
+        """The answer to a question about the device; MXNetError if the device failed, for then
+        every query of a mark raises that error."""
         self.device.check()
         try:
             return question()
@@ -497,9 +490,8 @@ def push_program(
     outs: Sequence[Any] = (),
 ) -> list[Any]:  # fmt: skip
     """The outputs of a call of a program, issued here or queued."""
-    results = None
-    if not outs:
-        results = issue_call(program, inputs, ctx, dispatch.kind_of(inputs), keys)
+    kind = dispatch.kind_of(inputs)
+    results = None if outs else issue_call(program, inputs, ctx, kind, keys)
     return push(program, inputs, ctx, keys, outs) if results is None else results
 
 

@@ -11,8 +11,8 @@ newest mark of the readers since then. Before a task runs, its stream is made to
 so the GPU keeps the order that the engine keeps on the host, and the host does not wait.
 
 Most waits can be omitted. A stream need not wait for itself; nor for a mark that it has waited for
-before; nor for an earlier mark, on the same stream or on any other stream that the marked stream
-had itself waited for. To decide this, each stream knows how far it has `seen` the others.
+before, or for an earlier one of the same stream. To decide this, each stream knows how far it has
+`seen` the others.
 
 One wait cannot be omitted: a failed GPU does no more work, but its events pass. Other GPUs cannot
 know that values they read from it are wrong. So a `StreamOrder` has `unverified`, marks of other
@@ -47,20 +47,18 @@ _DONE, _NOT_READY = 0, 600
 
 
 class StreamMark:
-    """A point on a stream: number `seq`, its event, and how far the stream had seen other streams
-    at that point.
+    """A point on a stream: number `seq`, and its event.
 
     An *open* mark has no event yet: work that is issued on the callers' threads shares it until
     somebody waits for it, or the stream gets another mark.
     """
 
-    __slots__ = ("event", "seen", "seq", "stream")
+    __slots__ = ("event", "seq", "stream")
 
-    def __init__(self, stream: Stream, seq: int, seen: dict[Stream, int]):
+    def __init__(self, stream: Stream, seq: int):
         self.stream = stream
         self.seq = seq
         self.event: Any = None
-        self.seen = seen
 
     def __del__(self) -> None:
         if self.event is not None:
@@ -165,7 +163,7 @@ def check_unverified(unverified: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in unverified.items():
         if seq > stream.passed:
-            stream.lane.check(stream.last)
+            stream.lane.ask(stream.last.query)  # type: ignore[union-attr]
             stream.passed = max(stream.passed, seq)
 
 
@@ -179,8 +177,7 @@ class Stream:
     open    the last mark, if it is open
     watched a mark that is asked whether it has passed, before another is
     us      predicted time of the work behind the mark before
-    seen    for each other stream: the newest mark that this stream has waited for, directly or
-            indirectly
+    seen    for each other stream: the newest mark that this stream has waited for
     passed  the newest of its own marks that the host has seen pass
     events  events of marks that are gone, for reuse
     """
@@ -200,7 +197,7 @@ class Stream:
         # All events that were made, kept alive. If a mark is part of a cycle, the collector would
         # also finalize its event, and so destroy the event that the mark returns for reuse.
         self._owned: list[Any] = []
-        self.seen: dict[Stream, int] = {}  # replaced, never changed: marks share it
+        self.seen: dict[Stream, int] = {}
 
     def has_seen(self, marks: Iterable[StreamMark]) -> bool:
         """True if all future work on this stream already comes after these marks."""
@@ -210,8 +207,8 @@ class Stream:
 
     def wait(self, marks: Iterable[StreamMark]) -> None:
         """Make all future work on this stream come after these marks."""
-        # The marks that have seen most come first: they may make other waits needless.
-        for mark in sorted(marks, key=lambda mark: (-len(mark.seen), -mark.seq)):
+        # The newest come first: they make the wait for others of their stream needless.
+        for mark in sorted(marks, key=lambda mark: -mark.seq):
             if mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq:
                 continue
             try:
@@ -219,16 +216,9 @@ class Stream:
                 self.handle.wait_event(mark.event)
             except Exception:
                 if mark.stream.device is not self.device:
-                    mark.stream.lane.check(mark)  # the other device may have failed
+                    mark.stream.lane.ask(mark.query)  # the other device may have failed
                 raise
-            self._learn(mark)
-
-    def _learn(self, mark: StreamMark) -> None:
-        seen = dict(self.seen)
-        for stream, seq in ((mark.stream, mark.seq), *mark.seen.items()):
-            if stream is not self and seen.get(stream, 0) < seq:
-                seen[stream] = seq
-        self.seen = seen
+            self.seen[mark.stream] = mark.seq
 
     def is_near(self, most: int) -> bool:
         """True if at most so many marks have not passed; asks CUDA where it must."""
@@ -252,14 +242,13 @@ class Stream:
             if mark is None:
                 self.seq += 1
                 self.us = 0.0
-                self.last = self.open = mark = StreamMark(self, self.seq, self.seen)
+                self.last = self.open = mark = StreamMark(self, self.seq)
             return mark
 
     def close(self, mark: StreamMark) -> None:
         """Record the event of an open mark of this stream; see `StreamMark.close`."""
         with self.cuda.Device(self.device.ordinal), lock:
             if mark.event is None:
-                mark.seen = self.seen
                 try:
                     event = self.events.pop()
                 except IndexError:

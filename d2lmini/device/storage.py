@@ -79,6 +79,7 @@ class Pool(ByteAccount):
     xp: Any = np
     #: May an array that was made elsewhere become the contents of a chunk?
     adopts = True
+    cached = 0
     #: Is the device installed? False once the scope of a virtual GPU has ended.
     there = True
 
@@ -90,7 +91,6 @@ class Pool(ByteAccount):
         # The same for listeners, if there are any: (nbytes, number by which traces know it).
         self.gone: deque[tuple[int, int]] = deque()
         self.live = 0
-        self.cached = 0
         self.peak = 0
         self.limit = limit
         self.keep = _default_keep()

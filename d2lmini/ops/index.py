@@ -131,13 +131,15 @@ def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
 
 @with_kernels
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
-    """Zeros of `shape`, then for each i in order: flat[places[i]] += values[i]. float16 adds up in
-    float32: to 2048 it could not add 1."""
+    """Zeros of `shape`, then for each i in order: rows[places[i]] += values[i], in rows as long as
+    those of `values`. float16 adds up in float32: to 2048 it could not add 1."""
     if out is None:
         out = xp.empty(shape, values.dtype)
     total = out if out.dtype.char != "e" else np.empty(shape, np.float32)
     total[...] = 0
-    # ufunc.at is fast for flat indices only, hence flat places.
+    width = values.size // max(places.size, 1)
+    if width != 1:  # ufunc.at is fast for flat indices only
+        places = places.reshape(-1, 1) * width + np.arange(width)
     np.add.at(total.reshape(-1), places.ravel(), values.ravel().astype(total.dtype, copy=False))
     if total is not out:
         out[...] = total
@@ -178,11 +180,11 @@ def take(xp, a, indices, *, axis: int = 0, mode: str = "clip", out=None):
 @adjoint(take, "_take_grad")
 def take_grad(xp, g, indices, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `take`: g added up at the positions of the selected elements."""
-    before, n, after = as_three_axes(shape, axis)
-    places = positions(xp, indices, n, mode).reshape(-1, 1)
-    rows = xp.arange(before).reshape(-1, 1, 1)
-    places = (rows * n + places) * after + xp.arange(after)
-    return scatter_add(xp, places, g, shape, out)
+    before, n, _ = as_three_axes(shape, axis)
+    rows = positions(xp, indices, n, mode).ravel()
+    if before > 1:
+        rows = xp.arange(before).reshape(-1, 1) * n + rows
+    return scatter_add(xp, rows, g, shape, out)
 
 
 def _infer_embedding(

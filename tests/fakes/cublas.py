@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from d2lmini.cuda.kernels.launch import C_TYPES
+from d2lmini.cuda.kernels.symbols import C_TYPES
 from d2lmini.cuda.products import GemmCall
 from fakes.cuda_cpp import array_at
 

@@ -21,6 +21,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -277,10 +278,10 @@ def _installed(machine: Machine, nccl: bool) -> Iterator[None]:
     }
     before = {name: vars(cupy).get(name) for name in names}
     hook, cupy_arrays.hook = cupy_arrays.hook, Hook()
-    products.libraries.setdefault(cupy, cublas.Library())
     vars(cupy).update(names)
     try:
-        yield
+        with mock.patch.object(products, "Library", lambda xp: cublas.Library()):
+            yield
     finally:
         cupy_arrays.hook = hook
         for name, value in before.items():

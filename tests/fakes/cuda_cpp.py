@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import C_TYPES, parameters
+from d2lmini.cuda.kernels.launch import parameters
 from d2lmini.cuda.kernels.random_numbers import STREAM
-from d2lmini.cuda.kernels.ufunc_to_c import HELPERS
+from d2lmini.cuda.kernels.symbols import C_TYPES, HELPERS
 
 COMPILER = shutil.which("g++")
 #: The kernels that this test asked for in vain, for there is no g++ (conftest skips it then).

@@ -136,10 +136,9 @@ def try_on_the_fake() -> None:
     """What is timed, with small arrays on the fake."""
     import workloads
     from fakes.cuda import fake_cuda
+    from gpu_kinds import using
 
-    from d2lmini.cuda import module
-
-    with fake_cuda(1) as cupy, module.using(cupy):
+    with fake_cuda(1) as cupy, using(cupy):
         print("\n".join(machine(cupy)))
         print(workloads.table(dict(workloads.figures("d2lmini", sizes=workloads.SMALL)), {}))
 

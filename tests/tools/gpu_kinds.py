@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -34,6 +35,15 @@ WITH_CPU = ["cpu", *KINDS]
 def kinds_and_counts(counts: Iterable[int]) -> list[tuple[str, int]]:
     """For tests over several numbers of GPUs: of the fake, which takes its time, only 3."""
     return [(kind, n) for kind in KINDS for n in counts if kind != "fake" or n == 3]
+
+
+def using(cupy: Any) -> Any:
+    """A scope in which `cupy` stands in for CuPy; None: as if CuPy were missing. Existing devices
+    keep the module that they were made with."""
+    from d2lmini.cuda import module
+
+    found = module.Found(None, 0, module._INSTALL) if cupy is None else module._probe(cupy)
+    return mock.patch.object(module, "look", lambda: found)
 
 
 @contextmanager
@@ -62,9 +72,7 @@ def fake_gpus(n: int = 1, seed: int = 1, logical: int | None = None, **options: 
     # Not at the head of the file: tests run without the add-on too (`test_addons.py`).
     from fakes.cuda import fake_cuda
 
-    from d2lmini.cuda import module
-
-    with fake_cuda(n, seed=seed, **options) as cupy, module.using(cupy), logical_gpus(logical or n):
+    with fake_cuda(n, seed=seed, **options) as cupy, using(cupy), logical_gpus(logical or n):
         yield cupy
         engine.waitall()
 
@@ -95,10 +103,8 @@ def some_gpus(
             return
         from fakes.cuda import fake_cuda
 
-        from d2lmini.cuda import module
-
         cupy = (
             real_cupy() if kind == "cuda" else stack.enter_context(fake_cuda(max(n, 1), seed=seed))
         )
-        stack.enter_context(module.using(cupy))
+        stack.enter_context(using(cupy))
         yield stack.enter_context(logical_gpus(n, memory=memory))

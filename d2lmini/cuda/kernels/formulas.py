@@ -92,9 +92,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import C_TYPES, MOST_KERNELS, THREADS, Kernel, index_type
-from d2lmini.cuda.kernels.symbols import Body, c_type, literal
-from d2lmini.cuda.kernels.ufunc_to_c import helpers
+from d2lmini.cuda.kernels.launch import MOST_KERNELS, Kernel, index_type
+from d2lmini.cuda.kernels.symbols import C_TYPES, THREADS, Body, c_type, helpers, literal
 from d2lmini.ops.symbolic import Proxy
 
 Shape = tuple[int, ...]
@@ -175,7 +174,10 @@ def elementwise(
     NotTraceable if the formula is not elementwise.
     """
     body = Body()
-    given = [load_name(body, f"x{i}", np.dtype(o.dtype)) for i, o in enumerate(inputs)]
+    given = []
+    for i, dtype in enumerate([np.dtype(o.dtype) for o in inputs]):
+        read = body.line if dtype.char == "e" else body.add_input
+        given.append(read(load_text(f"x{i}", dtype), dtype))
     values = formula(*given)
     operands = [*inputs, *(outs or [Operand(y.dtype, domain) for y in values])]
     walks = [*(broadcast_strides(o, domain) for o in operands), _straight(domain)]
@@ -235,7 +237,7 @@ def fill(
     `domain`; with `axes` it may reduce along these, else the outputs may have any strides. A kernel
     is made once for a formula and layouts."""
     layouts = (tuple(map(operand_of, arrays)) for arrays in (inputs, outs))
-    _launches(name, *layouts, domain, axes, formula)(xp, *inputs, *outs)
+    kept_launches(name, *layouts, domain, axes, formula)(xp, *inputs, *outs)
 
 
 def launches_of(
@@ -248,7 +250,7 @@ def launches_of(
     return elementwise(name, inputs, domain, formula, outs)
 
 
-_launches = lru_cache(maxsize=256)(launches_of)
+kept_launches = lru_cache(maxsize=256)(launches_of)
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -265,12 +267,6 @@ def names_of(operands: Sequence[Operand], inputs: int) -> list[tuple[str, str]]:
 def pointer(kind: str, name: str) -> str:
     """An array as a parameter of a kernel."""
     return f"{'const ' * (name[0] == 'x')}{kind}* {name}"
-
-
-def load_name(body: Body, text: str, dtype: np.dtype) -> Proxy:
-    """The proxy of an array's element, in the dtype of computations."""
-    loaded = load_text(text, dtype)
-    return body.add_input(text, dtype) if loaded == text else body.line(loaded, dtype)
 
 
 def load_text(text: str, dtype: np.dtype) -> str:
@@ -510,40 +506,31 @@ class _Writer:
             *(f"        const {index} {text};" for text in part),
         ]
 
-    def _loop(self, texts: Sequence[str], lines: Sequence[str], condition: str = "") -> list[str]:
-        """A loop over the elements of the part: `lines`, which use the values in `texts`."""
+    def _loop(self, texts: Sequence[str], condition: str = "") -> list[str]:
+        """The begin of a loop over the elements of the part, which computes `texts`."""
         values = self.body.needed(texts, of_elements=True).values()
-        return [
-            f"for ({self.index} j = begin + lane; {condition}j < end; j += lanes) {{",
-            *(f"    {line}" for line in [value.line for value in values if value.line] + [*lines]),
-            "}",
-        ]
+        head = f"for ({self.index} j = begin + lane; {condition}j < end; j += lanes) {{"
+        return [head, *(f"    {value.line}" for value in values if value.line)]
 
-    def _of_all_lanes(self, results: Sequence[str], loop: Sequence[str]) -> list[str]:
-        """A loop that changes reductions: their first values, and what all lanes found."""
-        firsts, lasts = [], []
-        for name in results:
+    def _fold(self, results: Sequence[str], texts: Sequence[str], loop: Sequence[str]) -> list[str]:
+        """The lines that reduce `texts` to `results`: in a loop, then over all lanes."""
+        firsts, changes, lasts = [], [], []
+        for name, text in zip(results, texts):
             kind, _, dtype = self.reductions[name]
-            first, letter, _ = _KINDS[kind]
+            first, letter, change = _KINDS[kind]
             firsts.append(f"{c_type(dtype)} {name} = {literal(first, dtype)};")
+            changes.append(f"    {name} = {change.format(name, text)};")
             lasts.append(f"{name} = all_lanes<'{letter}'>({name}, lane, lanes, apart);")
-        return [*firsts, *loop, *lasts]
-
-    def _change(self, name: str, value: str) -> str:
-        """The line that adds a value to a reduction."""
-        return f"{name} = {_KINDS[self.reductions[name].kind][2].format(name, value)};"
+        return [*firsts, *loop, *changes, "}", *lasts]
 
     def _reduce(self, results: Sequence[str]) -> list[str]:
         sources = [self.reductions[name].source for name in results]
-        return self._of_all_lanes(
-            results, self._loop(sources, list(map(self._change, results, sources)))
-        )
+        return self._fold(results, sources, self._loop(sources))
 
     def _combine(self, results: Sequence[str]) -> list[str]:
         """The lines that compute reductions from the results of all parts."""
-        lines = [self._change(name, self._partial(name, "k")) for name in results]
-        head = f"for ({self.index} k = lane; k < cut; k += lanes) {{"
-        return self._of_all_lanes(results, [head, *(f"    {line}" for line in lines), "}"])
+        loop = f"for ({self.index} k = lane; k < cut; k += lanes) {{"
+        return self._fold(results, [self._partial(name, "k") for name in results], [loop])
 
     def _partial(self, name: str, part: str) -> str:
         """The place of a reduction's result for a part."""
@@ -560,8 +547,8 @@ class _Writer:
         in_loop = [store for store in self.stores if self._is_in_loop(store)]
         lines = []
         if in_loop:
-            stores = [f"{place} = {value};" for value, place in in_loop]
-            lines = self._loop([value for value, _ in in_loop], stores, "mine < count && ")
+            lines = self._loop([value for value, _ in in_loop], "mine < count && ")
+            lines += [*(f"    {place} = {value};" for value, place in in_loop), "}"]
         return lines + [
             f"if (lane == 0 && mine < groups) {place} = {value};"
             for value, place in self.stores

@@ -27,21 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.ufunc_to_c import THREADS, helpers
+from d2lmini.cuda.kernels.symbols import C_TYPES, THREADS, helpers
 
 #: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
 MAX_BLOCKS = 2048
 #: Compiler options: the C++ version; every operation is rounded, as on the CPU. (By default CUDA
 #: rounds x * y + z once.) So a formula has the same bits there, if its functions have.
 OPTIONS = ("-std=c++17", "-fmad=false")
-
-#: The C type of each dtype, and the storage type of float16 (see `ufunc_to_c`).
-C_TYPES = {
-    "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
-    "i": "int", "I": "unsigned int", "l": "long long", "L": "unsigned long long",
-    "q": "long long", "Q": "unsigned long long",
-    "e": "half_bits", "f": "float", "d": "double",
-}  # fmt: skip
 
 _NUMBERS = {name: np.dtype(char).type for char, name in C_TYPES.items() if char != "e"}
 
@@ -79,21 +71,10 @@ class Recording:
 
     launch: Callable[..., None]
     call: Callable[..., None]
-    outside: Callable[..., None]
 
 
 class NotRecorded(Exception):
     """What a program asks of CuPy besides launches (`cuda.recorder`)."""
-
-
-def outside(xp: Any, call: Callable[[], Any]) -> None:
-    """Make a call whose launches have other numbers each time, such as a random key: now, or at
-    each repetition of the recording that `xp` makes, which asks it for the numbers of its
-    launches."""
-    if isinstance(xp, Recording):
-        xp.outside(call)
-    else:
-        call()
 
 
 class Kernel:
@@ -116,20 +97,23 @@ class Kernel:
         # A RawKernel caches its compiled code for each device, so one per module is enough.
         self._compiled: dict[Any, Any] = {}
 
-    def __call__(self, xp: Any, size: int, *args: Any, rows: int = 1) -> None:
+    def __call__(
+        self, xp: Any, size: int, *args: Any, rows: int = 1,
+        more: Callable[[], Sequence[Any]] = tuple,
+    ) -> None:  # fmt: skip
         """Launch the kernel on the current stream: about one thread for each of `size` elements, in
         each of `rows` (blockIdx.y). Arrays are passed as pointers to their first elements, so the
         caller must ensure that they are contiguous where the kernel needs that. No launch if `size`
-        is 0."""
+        is 0. `more` returns the last numbers, where these differ each time, such as a random key: a
+        recording asks it anew for each repetition."""
         if size <= 0:
             return
-        if len(args) != len(self._makers):
-            raise TypeError(f"{self} takes {len(self._makers)} arguments, got {len(args)}")
         grid = (min(-(-size // THREADS), MAX_BLOCKS), rows, 1)
         if isinstance(xp, Recording):
-            xp.launch(self, grid, args)
+            xp.launch(self, grid, args, more)
             return
-        packed = [a if make is None else make(a) for a, make in zip(args, self._makers)]
+        pairs = zip((*args, *more()), self._makers, strict=True)
+        packed = [a if make is None else make(a) for a, make in pairs]
         self._raw(xp)(grid, (THREADS,), tuple(packed))
 
     def _raw(self, xp: Any) -> Any:

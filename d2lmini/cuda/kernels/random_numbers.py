@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.launch import TypedKernel, outside
+from d2lmini.cuda.kernels.launch import TypedKernel
 from d2lmini.ops.chunking import place
 from d2lmini.ops.random_ops import draw, pick, random_randint, shuffle, standard_uniform
 
@@ -146,11 +146,7 @@ def fill(
     at_once = 1 if name == "integers" else 4
     kernel = _KERNELS[name](out.dtype, out.size, AT_ONCE=at_once)
     threads = -(-out.size // at_once)
-
-    def launch() -> None:
-        kernel(xp, threads, out, out.size, *words_of((*key, *piece)), *parameters)
-
-    outside(xp, launch)
+    kernel(xp, threads, out, out.size, more=lambda: [*words_of((*key, *piece)), *parameters])
     return out
 
 

@@ -7,12 +7,10 @@ begin to end: always the same sum, that of a loop over the positions.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
-from d2lmini.cuda.kernels.launch import TypedKernel, outside
-from d2lmini.ops.core import registry
-from d2lmini.ops.index import positions, scatter_add
+from d2lmini.cuda.kernels.launch import TypedKernel
+from d2lmini.ops.index import scatter_add
 
 _ADD_RUNS = TypedKernel(
     "add_runs",
@@ -37,35 +35,15 @@ extern "C" __global__ void add_runs(
 )
 
 
-def add_rows(xp: Any, rows: Any, g: Any, out: Any) -> None:
-    """Fill out (R, width): row r is the sum of all g[i] with rows[i] == r, 0 if there is none.
-
-    rows (n,) integers from 0 to R - 1, g (n, width) in order; g and out of one dtype, float16 added
-    up in float32. Allocates two arrays of n integers."""
-    out.fill(0)
-    order = xp.empty(rows.shape, xp.int64)
-    outside(xp, lambda: xp.copyto(order, xp.argsort(rows)))  # argsort makes the host wait
-    row_of = rows[order].astype(xp.int64, copy=False)
-    kernel = _ADD_RUNS(g.dtype, g.size, out.size)
-    kernel(xp, g.size, g, order, row_of, out, g.shape[0], g.size // max(g.shape[0], 1))
-
-
-_take_grad = registry["_take_grad"]
-
-
 @scatter_add.kernel("cuda")
 def _(xp: Any, places: Any, values: Any, shape: Any, out: Any) -> Any:
-    out = xp.empty(shape, values.dtype) if out is None else out
-    add_rows(xp, places.ravel(), values.reshape(-1, 1), out.reshape(-1, 1))
-    return out
-
-
-@_take_grad.kernel("cuda")
-def _(xp: Any, g: Any, indices: Any, *, shape: Any, axis: Any, mode: Any, out: Any = None) -> Any:
-    if axis % len(shape):
-        return _take_grad.compute(xp, g, indices, shape=shape, axis=axis, mode=mode, out=out)
-    n, after = shape[0], prod(shape[1:])
-    out = xp.empty(shape, g.dtype) if out is None else out
-    rows = positions(xp, indices, n, mode).ravel()
-    add_rows(xp, rows, g.reshape(rows.size, after), out.reshape(n, after))
+    """Allocates two arrays of as many integers as there are places."""
+    rows, out = places.ravel(), xp.empty(shape, values.dtype) if out is None else out
+    out.fill(0)
+    order = xp.argsort(rows).astype(xp.int64, copy=False)
+    row_of = rows[order].astype(xp.int64, copy=False)
+    kernel = _ADD_RUNS(values.dtype, values.size, out.size)
+    width = values.size // max(rows.size, 1)
+    g = xp.ascontiguousarray(values)
+    kernel(xp, values.size, g, order, row_of, out, rows.size, width)
     return out

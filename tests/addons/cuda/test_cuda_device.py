@@ -12,7 +12,7 @@ import weakref
 
 import pytest
 from fakes import cupy_arrays
-from gpu_kinds import logical_gpus
+from gpu_kinds import logical_gpus, using
 from worlds import run_program, until
 
 from d2lmini import MXNetError, engine, gpu, kvstore, nd, num_gpus
@@ -74,7 +74,7 @@ WITHOUT = {
 def test_without_gpus_an_array_there_says_what_is_missing(count, message):
     runtime_ = types.SimpleNamespace(getDeviceCount=count)
     found = count and types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime_))
-    with module.using(found):
+    with using(found):
         assert num_gpus() == 0 and not runtime.Features().is_enabled("CUDA")
         with pytest.raises(MXNetError, match=rf"virtual_gpus\(1\)(.|\n)*{message}"):
             nd.ones(2, ctx=gpu(0))

@@ -97,6 +97,9 @@ def test_a_library_that_finds_no_memory_is_called_again(cupy, gpus, monkeypatch)
 
 # -- asking CUDA -----------------------------------------------------------------------------------
 
+#: Before the tests put another one in its place.
+LOOK = module.look
+
 
 @pytest.mark.parametrize("error, words", [
     (ImportError("libcudart.so.12: no such file"), "cannot be imported: libcudart.so.12: no such"),
@@ -107,12 +110,10 @@ def test_a_cupy_that_is_broken_is_not_called_missing(monkeypatch, error, words):
     def fail(name):
         raise error
 
-    with module.using(None):
-        monkeypatch.setattr(module, "_found", None)
-        monkeypatch.setattr(module.importlib, "import_module", fail)
-        assert module.look().gpus == 0
-        assert f"CuPy is installed, but {words}" in module.look().missing
-        monkeypatch.undo()
+    monkeypatch.setattr(module.importlib, "import_module", fail)
+    _, gpus, missing = LOOK.__wrapped__()
+    assert gpus == 0 and f"CuPy is installed, but {words}" in missing
+    monkeypatch.undo()
 
 
 # -- memory ----------------------------------------------------------------------------------------

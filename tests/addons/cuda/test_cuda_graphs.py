@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from fakes import cuda_cpp
 from fakes.cuda import fake_cuda
-from gpu_kinds import fake_gpus, logical_gpus
+from gpu_kinds import fake_gpus, logical_gpus, using
 
 from d2lmini import MXNetError, autograd, cpu, engine, gluon, gpu, nd
 from d2lmini import random as mx_random
 from d2lmini import symbol as mx_sym
-from d2lmini.cuda import launches, module
+from d2lmini.cuda import launches
 from d2lmini.gluon import nn, rnn
 from d2lmini.graph.cached_op import CachedOp
 
@@ -320,7 +320,7 @@ def test_what_is_broken_on_purpose_is_found_out(name, broken, test, monkeypatch)
 def test_other_devices_of_the_same_name_have_recordings_of_their_own():
     a, b = mx_sym.var("a"), mx_sym.var("b")
     f = CachedOp(mx_sym.relu(a * b + 2), STATIC)
-    with fake_cuda(1, seed=3) as fake, module.using(fake):
+    with fake_cuda(1, seed=3) as fake, using(fake):
         for i in range(3):
             with logical_gpus(1):
                 for k in range(4):

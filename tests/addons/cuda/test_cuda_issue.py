@@ -129,15 +129,18 @@ def test_an_error_names_the_line_and_is_told_once(issue_twice: bool):
 @needs_kernels
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 def test_a_step_takes_the_learning_rate_of_now(name: str):
-    """The formula is recorded once; its numbers follow. A rate of 0 makes another formula."""
+    """The formula is recorded once; its numbers follow. A rate of 0 makes another formula, and so
+    does a decay, which stays."""
 
     def weights(ctx: Any) -> np.ndarray:
         net = gluon.nn.Dense(3, in_units=4)
         net.initialize(init.One(), ctx=ctx)
         trainer = gluon.Trainer(net.collect_params(), name, {"learning_rate": 0.1}, kvstore=None)
         x = nd.ones((2, 4), ctx=ctx)
-        for k in range(12):
-            trainer.set_learning_rate([0.1, 0.02, 0.0][k % 3] if k > 8 else 0.1 / (k + 1))
+        for k in range(16):
+            if k < 12:
+                trainer.set_learning_rate([0.1, 0.02, 0.0][k % 3] if k > 8 else 0.1 / (k + 1))
+            trainer._optimizer.wd = 0.5 * (k > 12)
             with autograd.record():
                 loss = (net(x) ** 2).mean()
             loss.backward()

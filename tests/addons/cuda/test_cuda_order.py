@@ -251,10 +251,14 @@ def marks_too_early(monkeypatch) -> None:
 def knows_too_much(monkeypatch) -> None:
     """Who has waited for a mark thinks that it has waited for all that its stream does later."""
 
-    def learn(self, mark):
-        self.seen = {**self.seen, mark.stream: mark.seq + 1000}
+    wait = streams.Stream.wait
 
-    monkeypatch.setattr(streams.Stream, "_learn", learn)
+    def wait_and_learn(self, marks):
+        marks = [mark for mark in marks if mark.stream is not self]
+        wait(self, marks)
+        self.seen.update((mark.stream, mark.seq + 1000) for mark in marks)
+
+    monkeypatch.setattr(streams.Stream, "wait", wait_and_learn)
 
 
 def frees_without_order(monkeypatch) -> None:

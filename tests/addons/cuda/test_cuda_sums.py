@@ -79,15 +79,19 @@ def sums_wait_for_nothing(monkeypatch) -> None:
     monkeypatch.setattr(streams.Stream, "wait", wait_elsewhere)
 
 
-def nobody_waits_for_sums(monkeypatch) -> None:
-    monkeypatch.setattr(nccl.NcclWorker, "_mark", staticmethod(lambda lanes, sides: None))
+def nobody_waits_for_sums(monkeypatch, but_for: int = -1) -> None:
+    """Only the GPU `but_for` does."""
+    end = streams.Stream.end
+
+    def end_elsewhere(self, *marks):
+        if self.lane.name != "sum" or self.device.ordinal == but_for:
+            end(self, *marks)
+
+    monkeypatch.setattr(streams.Stream, "end", end_elsewhere)
 
 
 def only_one_gpu_waits_for_sums(monkeypatch) -> None:
-    mark = nccl.NcclWorker._mark
-    monkeypatch.setattr(
-        nccl.NcclWorker, "_mark", staticmethod(lambda lanes, sides: mark(lanes[:1], sides[:1]))
-    )
+    nobody_waits_for_sums(monkeypatch, but_for=0)
 
 
 def sums_on_the_wrong_stream(monkeypatch) -> None:

@@ -8,7 +8,7 @@ from fakes.cupy_arrays import no_host_sync
 from fakes.cupy_module import cupy
 from op_rows.case import draw
 
-from d2lmini.cuda.kernels import convolve as convolve_columns
+from d2lmini.cuda.kernels import windows
 from d2lmini.ops.core import registry
 from d2lmini.ops.kernels import kind_of
 from d2lmini.ops.random_state import Key
@@ -58,7 +58,7 @@ def test_a_label_outside_makes_the_loss_nan():
 @pytest.mark.parametrize("groups", [1, 2])
 def test_columns_of_few_images_at_a_time(monkeypatch, workspace: int, groups: int):
     """The workspace bounds the memory, not the result."""
-    monkeypatch.setattr(convolve_columns, "WORKSPACE", workspace)
+    monkeypatch.setattr(windows, "WORKSPACE", workspace)
     x, w, g = draw((5, 4, 7, 6)), draw((6, 4 // groups, 3, 2), seed=1), draw((5, 6, 4, 5), seed=2)
     how = dict(kernel=(3, 2), stride=(2, 1), dilate=(1, 2), pad=(1, 0))
     how |= dict(num_group=groups)
