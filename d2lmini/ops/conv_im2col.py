@@ -29,7 +29,7 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.chunking import GRAIN, along, copy, cut, share
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, inside, taps, windows_of, with_zeros
+from d2lmini.ops.windows import Geometry, inside, taps, windows_of, with_padding
 
 #: Elements in the columns of a tile: few enough for the cache, and enough that a NumPy call takes
 #: long compared to getting the interpreter lock back from another worker.
@@ -136,7 +136,7 @@ def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int) -> _Tiles:
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
     """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
     N, F = y.shape[:2]
-    padded = with_zeros(xp, x, geo)
+    padded = with_padding(xp, x, geo)
     tiles = _tiles_of(N, w.shape, geo, groups)
     w = w.reshape(groups, F // groups, -1)
     flat = y.reshape(N, groups, F // groups, prod(geo.out))
@@ -159,7 +159,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
     N, F = g.shape[:2]
-    padded = with_zeros(xp, x, geo)
+    padded = with_padding(xp, x, geo)
     tiles = _tiles_of(N, dw.shape, geo, groups)
     # Each part of the batch has its own sum: the total does not depend on the order of completion.
     total = dw.reshape(1, groups, F // groups, -1)

@@ -33,7 +33,7 @@ from d2lmini.cuda.kernels.symbols import names
 from d2lmini.cuda.kernels.windows import OUTPUTS, PIXELS, WindowKernel, col2im, im2col
 from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, windows_of, with_zeros
+from d2lmini.ops.windows import Geometry, windows_of, with_padding
 
 #: Most bytes of the columns, unless one image needs more.
 WORKSPACE = 256 << 20
@@ -119,7 +119,7 @@ def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> N
 def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, C*M, *out) -> dw (C*M, 1, *kernel). float16 is added up in float32."""
     launches = _sums_of_windows(x.dtype, len(x), groups, len(dw) // groups, geo)
-    launches(xp, xp.ascontiguousarray(with_zeros(xp, x, geo)), xp.ascontiguousarray(g), dw)
+    launches(xp, xp.ascontiguousarray(with_padding(xp, x, geo)), xp.ascontiguousarray(g), dw)
 
 
 @lru_cache(maxsize=256)
