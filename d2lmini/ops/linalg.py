@@ -158,14 +158,8 @@ def _infer_batch_dot(
         raise MXNetError(f"needs three axes or more, a is {a}, b is {b}; use dot for matrices")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         raise MXNetError(f"a is {a}, b is {b}, need shapes that agree on all but the last two axes")
-    rows, inner = a[-2:][::-1] if transpose_a else a[-2:]
-    inner_b, columns = b[-2:][::-1] if transpose_b else b[-2:]
-    if inner != inner_b:
-        raise MXNetError(
-            f"inner sizes differ: a is {a}, b is {b}, need "
-            f"a.shape[{-2 if transpose_a else -1}] == b.shape[{-1 if transpose_b else -2}]"
-        )
-    return Spec((*a[:-2], rows, columns), lhs.dtype)
+    matrix = _as_matrices(a[-2:], b[-2:], transpose_a, transpose_b)[-1]
+    return Spec((*a[:-2], *matrix), lhs.dtype)
 
 
 @op(infer=_infer_batch_dot, flops=_flops_product)

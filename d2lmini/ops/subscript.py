@@ -174,11 +174,6 @@ def is_at(item: Any) -> bool:
     return type(item) is tuple and item[0] == "at"
 
 
-def _places(item: Any) -> Any:
-    """The shape of an index array; None for any other item."""
-    return item[1] if is_at(item) else None
-
-
 def count(item: tuple) -> int:
     """Number of elements of a slice (start, stop, step)."""
     start, stop, step = item
@@ -192,43 +187,27 @@ def result_shape(key: Key) -> Shape:
     come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
-    arrays = [places for places in map(_places, key) if places is not None]
+    arrays = [item[1] for item in key if is_at(item)]
+    chosen = [i for i, item in enumerate(key) if type(item) is int or is_at(item)]
+    axes = [i for i, item in enumerate(key) if i not in chosen and item is not ...]
+    sizes = [1 if key[i] is None else count(key[i]) for i in axes]
     if not arrays:
-        return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
+        return tuple(sizes)
+    is_parted = chosen[-1] - chosen[0] >= len(chosen)
+    at = 0 if is_parted else sum(i < chosen[0] for i in axes)
     places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
-    shape: list[int] = []
-    begin, end = None, None  # in `shape`: before the first and after the last array or number
-    parted = False
-    for item in key:
-        if type(item) is int or _places(item) is not None:
-            if begin is None:
-                begin = len(shape)
-            elif end is not None:
-                parted = True
-            continue
-        if begin is not None:
-            end = len(shape)
-        if item is not Ellipsis:
-            shape.append(1 if item is None else count(item))
-    at = 0 if parted or begin is None else begin
-    return (*shape[:at], *places, *shape[at:])
+    return (*sizes[:at], *places, *sizes[at:])
 
 
 def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
     """The key in the form that NumPy takes between brackets."""
-    if indices is not None:
-        indices = integers(xp, indices).reshape(-1)
     where: list[Any] = []
     taken = 0
     for item in key:
-        if type(item) is not tuple:
-            where.append(item)
-        elif is_at(item):
-            size = prod(item[1])
-            where.append(indices[taken : taken + size].reshape(item[1]))
-            taken += size
-        else:
-            where.append(slice(*item))
+        if is_at(item):
+            begin, taken = taken, taken + prod(item[1])
+            item = integers(xp, indices).reshape(-1)[begin:taken].reshape(item[1])
+        where.append(slice(*item) if type(item) is tuple else item)
     return tuple(where)
 
 
