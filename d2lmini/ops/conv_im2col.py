@@ -53,21 +53,22 @@ def is_small(w: Shape, geo: Geometry, groups: int) -> bool:
 
 
 class Tile(NamedTuple):
-    """Images n of a batch, rows r of their outputs (the first spatial axis)."""
+    """Images n of a batch, rows r of their outputs (the first spatial axis), geo: their windows."""
 
     n: slice
     r: slice
-    shape: Shape  # (images, rows, *rest of out)
+    geo: Geometry
+
+    @property
+    def shape(self) -> Shape:
+        """(images, rows, *rest of out)"""
+        return (self.n.stop - self.n.start, *self.geo.out)
 
     @property
     def places(self) -> slice:
         """The tile's places among all those of an output."""
-        width = prod(self.shape[2:])
+        width = prod(self.geo.out[1:])
         return slice(self.r.start * width, self.r.stop * width)
-
-    def on(self, geo: Geometry) -> Geometry:
-        """The windows of the tile alone."""
-        return geo._replace(out=self.shape[1:])
 
 
 class _Tiles:
@@ -84,7 +85,7 @@ class _Tiles:
         images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
         self.parts = [
             [
-                Tile(n, r, (n.stop - n.start, r.stop - r.start, *geo.out[1:]))
+                Tile(n, r, geo._replace(out=(r.stop - r.start, *geo.out[1:])))
                 for r in cut(geo.out[0], rows)
             ]
             for n in cut(N, images)
@@ -108,7 +109,7 @@ class _Tiles:
     def columns(self, padded: Any, tile: Tile) -> Any:
         """The windows of a tile, copied: (images, G, C/G*taps, places)."""
         part = padded[tile.n, :, tile.r.start * self.geo.stride[0] :]
-        windows = windows_of(part, tile.on(self.geo))
+        windows = windows_of(part, tile.geo)
         if self.side_by_side:
             windows = np.moveaxis(windows, 0, 1 + len(self.geo.kernel))
         columns = self.scratch("columns", windows.shape, padded.dtype)
@@ -217,7 +218,7 @@ def _add_windows(
         axis = 2
 
     def add(part: slice) -> None:
-        for tap, pixels in taps(tile.on(geo)):
+        for tap, pixels in taps(tile.geo):
             images[(part, ..., *pixels)] += columns[part][along(axis, *tap)]
 
     chunks = min(len(images), columns.size // GRAIN) if tiles.side_by_side else 1

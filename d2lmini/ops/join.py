@@ -123,7 +123,7 @@ def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) ->
             )
         cuts = [size // cuts * i for i in range(1, cuts)]
     bounds = list(pairwise((0, *cuts, size)))
-    if any(not 0 <= begin <= end for begin, end in bounds):
+    if any(begin > end for begin, end in bounds):
         raise MXNetError(
             f"places {tuple(cuts)} do not cut axis {axis} of {data.shape}: need rising numbers "
             f"from 0 to {size}"
@@ -133,10 +133,8 @@ def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) ->
             f"squeeze_axis needs parts of size 1: axis {axis} of {data.shape} has size {size}, the "
             f"parts are {bounds}"
         )
-    parts = tuple(
-        data[chunking.along(axis, begin if squeeze else slice(begin, end), ...)]
-        for begin, end in bounds
-    )
+    items = [begin if squeeze else slice(begin, end) for begin, end in bounds]
+    parts = tuple([data[chunking.along(axis, item, ...)] for item in items])
     if out is None:
         return parts if len(parts) > 1 else parts[0]
     for part, place in zip(parts, out if len(parts) > 1 else (out,)):

@@ -9,9 +9,7 @@
 <NDArray 1x1x2x2 @cpu(0)>
 
 A maximum or a sum over a rectangle separates into one axis after the other, so a k x k window costs
-2 k operations instead of k^2. Along an axis, place j of all windows at once is one slice of the
-image with the stride as its step. Padding holds a number that changes nothing. Small windows use a
-faster method, `combine_neighbours`.
+2 k operations instead of k^2 (`combine_neighbours`). Padding holds a number that changes nothing.
 
 Backward. The sum's gradient adds each g to all places of its window (`_pooling_spread`); the
 maximum's gradient gives each g to the first place with the largest value (`_max_pooling_backward`).
@@ -48,7 +46,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
-from d2lmini.ops.chunking import along, share
+from d2lmini.ops.chunking import share
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps, with_padding
@@ -76,19 +74,11 @@ def _reduce(x: Any, pool: Geometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (np.maximum, np.max) if largest else (np.add, np.sum)
     x = with_padding(np, x, pool, float(np.finfo(x.dtype).min) if largest else 0.0)
-    if max(pool.kernel) <= MOST_TAPS:
-        combine_neighbours(combine, x, pool.kernel, pool.stride, y)
-        return
-    for axis, (k, s, o) in enumerate(zip(pool.kernel, pool.stride, pool.out), start=1):
-        if o == 1 and k == x.shape[axis]:
+    for axis, k in enumerate(pool.kernel, start=1):
+        if k == x.shape[axis]:
             x = whole(x, axis=axis, keepdims=True)
-            continue
-        places = [along(axis, slice(j, j + (o - 1) * s + 1, s)) for j in range(k)]
-        result = x[places[0]].copy()
-        for place in places[1:]:
-            combine(result, x[place], out=result)
-        x = result
-    y[...] = x
+    kernel = tuple(map(min, pool.kernel, x.shape[1:]))
+    combine_neighbours(combine, x, kernel, pool.stride, y)
 
 
 def _add_at_places(dx: Any, pool: Geometry, part: Callable[[tuple], Any]) -> None:
@@ -262,9 +252,6 @@ def max_pooling_backward(xp, g, data, y, *, pool, out=None):
     _by_images(body, g, data, y, dx)
     return dx
 
-
-#: Windows with more taps use strided slices: shifting costs too much.
-MOST_TAPS = 4
 
 #: By the itemsize: the unsigned integers as wide as one and as two elements.
 WIDTHS = {2: ("u2", "u4"), 4: ("u4", "u8")}

@@ -209,9 +209,9 @@ def _lattice(
         _check_labels(label, wrong, (("label", lengths, L), ("data", steps, T)), C, b)
     states = xp.full((N, 2 * L + 1), b)
     states[:, 1::2] = xp.where(inside & ~wrong, label, b)
-    leap = xp.full(states.shape, -xp.inf)
-    leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, -xp.inf)
     place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
+    differs = (place > 2) & (place % 2 == 1) & (states != xp.roll(states, 2, axis=1))
+    leap = xp.where(differs, 0.0, -xp.inf)
     start = xp.where((place < 2) & (place <= last), 0.0, -xp.inf)
     if xp is not np:  # a check would wait for the GPU; there the loss becomes nan
         wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)

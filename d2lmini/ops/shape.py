@@ -80,32 +80,30 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
 def _follow(shape: Shape, target: Shape) -> Shape:
     """The result's sizes; ValueError with the reason why the target does not fit."""
     sizes: list[int] = []
-    # -1 stands for the total size over the given size, both without the kept axes. So -1 has a
-    # meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
-    given, cursor = 1, 0
-    kept: set[int] = set()
+    # -1 stands for the rest of the total size over the given size, both without the kept axes. So
+    # -1 has a meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
+    rest = given = 1
+    cursor = 0
     codes = iter(target)
     for code in codes:
-        if code > 0 or code == -1:
-            sizes.append(code)
-            given *= abs(code)
-            cursor += 1
-            continue
         if code < -4:
             raise ValueError(f"{code} is neither a size nor one of the codes 0 to -4")
         used = {-2: max(len(shape) - cursor, 0), -3: 2}.get(code, 1)
         taken = shape[cursor : cursor + used]
+        cursor += used
+        if code > 0 or code == -1:
+            sizes.append(code)
+            rest, given = rest * prod(taken), given * abs(code)
+            continue
         if len(taken) < used:
             raise ValueError(f"no axis is left for code {code}")
         if code == -4:
             taken = _split(taken[0], codes)
         sizes += [prod(taken)] if code == -3 else taken
-        kept.update(range(cursor, cursor + used))
-        cursor += used
     if sizes.count(-1) > 1:
         raise ValueError("at most one size may be -1")
     if -1 in sizes:
-        rest = prod(n for axis, n in enumerate(shape) if axis not in kept)
+        rest *= prod(shape[cursor:])
         if rest % given:
             raise ValueError(f"{rest} elements do not divide by {given}, so no size fits for -1")
         sizes[sizes.index(-1)] = rest // given
