@@ -65,12 +65,9 @@ from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
+from d2lmini.ops.linalg import flops_of_layer, unless_no_bias
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, check_layout, geometry, transposed_geometry
-
-
-def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
-    return () if attrs["no_bias"] else ("bias",)
 
 
 def _infer(
@@ -101,14 +98,7 @@ def _infer(
     return Spec((N, num_filter, *size), data.dtype)
 
 
-def _flops(data: Spec, weight: Spec, bias: Any = None, *, out: Spec, **attrs: Any) -> float:
-    """One multiplication and one addition for each output and each weight that contributes; for
-    each input of a transposed convolution, which has `adj`."""
-    reads = data if "adj" in attrs else out
-    return 2.0 * reads.size * prod(weight.shape[1:]) + (out.size if bias else 0)
-
-
-@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
+@op(infer=_infer, flops=flops_of_layer, optional=unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -175,7 +165,7 @@ def _data_shape(grad: Any, weight: Any, geo: Geometry, num_group: int) -> Shape:
 
 
 @op(
-    "_conv_backward_data", flops=lambda g, weight, **how: _flops(g, weight, **how, adj=()),
+    "_conv_backward_data", flops=lambda g, weight, **how: flops_of_layer(g, weight, **how, adj=()),
     infer=lambda grad, weight, **how: Spec(_data_shape(grad, weight, **how), grad.dtype),
 )  # fmt: skip
 def conv_backward_data(xp, grad, weight, *, geo, num_group: int, out=None):
@@ -220,7 +210,7 @@ def _(g, data, grad, shape, *, geo, num_group, needs=ALL):
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-@composed(infer=_infer, flops=_flops, optional=_unless_no_bias, left_out=("target_shape",))
+@composed(infer=_infer, flops=flops_of_layer, optional=unless_no_bias, left_out=("target_shape",))
 def Deconvolution(
     data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 512,

@@ -50,18 +50,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_shape
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import (
-    ALL,
-    NOWHERE,
-    DType,
-    Op,
-    Shape,
-    Spec,
-    as_three_axes,
-    normalize_axis,
-    op,
-    with_axis,
-)
+from d2lmini.ops.core import ALL, NOWHERE, DType, Op, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.create import where
 from d2lmini.ops.kernels import with_kernels
 
@@ -128,6 +117,13 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     if total is not out:
         out[...] = total
     return out
+
+
+def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
+    on both sides."""
+    axis %= len(shape)
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def _check_not_empty(size: int, indices: Spec) -> None:

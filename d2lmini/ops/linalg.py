@@ -224,10 +224,16 @@ def _infer_fully_connected(
     return Spec((*outer, num_hidden), data.dtype)
 
 
-def _flops_fully_connected(
-    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
-) -> float:
-    return 2.0 * out.size * weight.shape[1] + (0 if bias is None else out.size)
+def flops_of_layer(data: Spec, weight: Spec, bias: Any = None, *, out: Spec, **attrs: Any) -> float:
+    """One multiplication and one addition for each output and each weight that contributes; for
+    each input of a transposed convolution, which has `adj`. One addition for each bias."""
+    reads = data if "adj" in attrs else out
+    return 2.0 * reads.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+def unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
+    """The optional inputs of a layer."""
+    return () if attrs["no_bias"] else ("bias",)
 
 
 def _rows(shape: Shape, flatten: bool) -> Shape:
@@ -235,10 +241,7 @@ def _rows(shape: Shape, flatten: bool) -> Shape:
     return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
 
 
-@op(
-    infer=_infer_fully_connected, flops=_flops_fully_connected,
-    optional=lambda attrs: () if attrs["no_bias"] else ("bias",),
-)  # fmt: skip
+@op(infer=_infer_fully_connected, flops=flops_of_layer, optional=unless_no_bias)
 def FullyConnected(
     xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True,
     out=None,
