@@ -205,8 +205,14 @@ def _lattice(
         lengths = label_lengths.astype("int64")
     inside = xp.arange(L) < lengths[:, None]
     wrong = inside & ((label < 0) | (label >= C) | (label == b))
-    if xp is np:
-        _check_labels(label, wrong, (("label", lengths, L), ("data", steps, T)), C, b)
+    for name, counts, most in (("label", lengths, L), ("data", steps, T)) if xp is np else ():
+        if label.size and not (counts.min() >= 0 and counts.max() <= most):
+            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
+    if xp is np and wrong.any():
+        raise MXNetError(
+            f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
+            f"got {label[wrong][0]}"
+        )
     states = xp.full((N, 2 * L + 1), b)
     states[:, 1::2] = xp.where(inside & ~wrong, label, b)
     place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
@@ -217,18 +223,6 @@ def _lattice(
         wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)
         start = xp.where(wrong[:, None], xp.nan, start)
     return states, leap, start, xp.where((place <= last) & (place >= last - 1), 0.0, -xp.inf)
-
-
-def _check_labels(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
-    """MXNetError for lengths or classes out of range."""
-    for name, counts, most in lengths:
-        if label.size and not (counts.min() >= 0 and counts.max() <= most):
-            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
-    if wrong.any():
-        raise MXNetError(
-            f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
-            f"got {label[wrong][0]}"
-        )
 
 
 def _reach(xp: Any, emit: Any, leap: Any, start: Any, first: Any) -> Any:

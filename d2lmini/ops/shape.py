@@ -274,15 +274,13 @@ def broadcast_axis(data, *, axis: Axes = (), size: Axes = ()):
 
     MXNetError at the call for an axis of another size.
     """
-    axes: Any = (axis,) if isinstance(axis, int) else axis
+    axes, target = distinct_axes(axis, len(data)), list(data)
     sizes: Any = (size,) if isinstance(size, int) else size
     if len(axes) != len(sizes):
         raise MXNetError(f"axis={axis} and size={size} must have the same length")
-    target = list(data)
     for a, n in zip(axes, sizes):
-        a = normalize_axis(a, len(data))
-        if data[a] != 1 or n < 0 or target[a] != 1:
-            raise MXNetError(f"axis {a} of {data} cannot become {n}: need size 1, named once")
+        if data[a] != 1 or n < 0:
+            raise MXNetError(f"axis {a} of {data} cannot become {n}: need size 1")
         target[a] = n
     return tuple(target)
 
