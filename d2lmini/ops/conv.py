@@ -79,11 +79,8 @@ def _infer(
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
     check_layout(layout, len(kernel), data)
-    size, lists = data.shape[2:], (kernel, stride, dilate, pad)
-    if adj is None:
-        size = geometry(size, *lists).out
-    else:
-        size = transposed_geometry(size, *lists, adj).size
+    how = (data.shape[2:], kernel, stride, dilate, pad)
+    size = geometry(*how).out if adj is None else transposed_geometry(*how, adj).size
     N, C = data.shape[:2]
     if num_filter < 1 or num_group < 1 or C % num_group or num_filter % num_group:
         raise MXNetError(
