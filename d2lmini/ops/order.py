@@ -65,7 +65,7 @@ def first(xp, data, *, axis: int, k: int, is_ascend: bool):
     """The positions of the first k elements along `axis` in rising or falling order."""
     n = data.shape[axis]
     if k == 1 and n and not is_ascend:
-        return data.argmax(axis=axis, keepdims=True)
+        return find_extreme(xp, data, "argmax", axis, keepdims=True)
     if xp is np and 64 <= n >= 8 * k and not (data != data).any():
         return np.moveaxis(_first_of_many(np.moveaxis(data, axis, -1), k, is_ascend), -1, axis)
     order = _sorting_order(xp, data, axis, is_ascend)
@@ -176,16 +176,26 @@ def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = Fal
     return spec
 
 
+def find_extreme(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool) -> Any:
+    """The first position of "argmax" or "argmin", which nan is, as in NumPy. (CuPy takes the last
+    nan of several.)"""
+    found = getattr(data, method)(axis=axis, keepdims=keepdims)
+    if xp is np or data.dtype.kind != "f":
+        return found
+    nan = data != data
+    first_nan = nan.argmax(axis=axis, keepdims=keepdims)
+    return xp.where(nan.any(axis=axis, keepdims=keepdims), first_nan, found)
+
+
 def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
-    found = xp.asarray(getattr(data, method)(axis=axis, keepdims=keepdims))
+    found = xp.asarray(find_extreme(xp, data, method, axis, keepdims))
     dtype = np.int64 if data.dtype.kind == "b" else data.dtype
     return chunking.place(xp, found.reshape(found.shape or (1,)), dtype, out)
 
 
 @op(infer=_infer_position, flops=reads_all, grad=None)
 def argmax(xp, data, *, axis: int | None = None, keepdims: bool = False, out=None):
-    """Position of the largest element along `axis`, the first of several; a nan counts as largest
-    (of several a GPU takes the last).
+    """Position of the largest element along `axis`, the first of several; a nan counts as largest.
 
     (..., n, ...) -> the shape without that axis (with size 1 if keepdims; (1,) if none is left).
     axis=None counts in the flattened array. The positions have the dtype of the data, so float32
