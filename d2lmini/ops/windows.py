@@ -41,8 +41,8 @@ class Geometry(NamedTuple):
 
     @property
     def padded(self) -> Shape:
-        """Size of the image with padding."""
-        return tuple(s + 2 * p for s, p in zip(self.size, self.pad))
+        """Size of the image with padding in front, and as far behind as windows reach."""
+        return tuple(max(p + n, (o - 1) * s + d * (k - 1) + 1) for n, k, s, d, p, o in zip(*self))
 
     @property
     def taps(self) -> int:
@@ -133,11 +133,12 @@ def windows_of(padded: Any, geo: Geometry) -> Any:
     return as_strided(padded, shape, (image, channel, *within, *between))
 
 
-def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:
-    """Zero padding: (N, C, *size) -> (N, C, *padded); x itself where there is no padding."""
-    if not any(geo.pad):
+def with_padding(xp: Any, x: Any, geo: Geometry, value: float = 0.0) -> Any:
+    """(..., *size) -> (..., *padded), with `value` around x; x itself where there is no padding."""
+    size = geo.padded
+    if size == geo.size:
         return x
-    padded = xp.zeros(x.shape[:2] + geo.padded, x.dtype)
+    padded = xp.full(x.shape[: -len(size)] + size, value, x.dtype)
     copy(xp, x, padded[inside(geo)])
     return padded
 
