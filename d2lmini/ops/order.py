@@ -45,7 +45,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.index import pick
+from d2lmini.ops.index import _pick_grad, pick
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.subscript import reverse
 
@@ -135,10 +135,23 @@ def topk(
     return value if ret_typ == "value" else (value, position)
 
 
-@composed(flops=_comparisons, output_names=("output0",), mxnet_outputs=2)
-def sort(data, *, axis: int | None = -1, is_ascend: bool = True):
+@op(
+    infer=lambda data, *, axis, is_ascend: Spec(_lines(data.shape, axis)[0], data.dtype),
+    flops=_comparisons, output_names=("output0",), mxnet_outputs=2,
+)  # fmt: skip
+def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
     """The elements in rising order along `axis`, or in falling order; shape and dtype kept."""
-    return topk(data, axis=axis, k=0, ret_typ="value", is_ascend=is_ascend)
+    shape, at = _lines(data.shape, axis)
+    rising = xp.sort(data.reshape(shape), axis=at)
+    return chunking.place(xp, rising if is_ascend else xp.flip(rising, at), data.dtype, out)
+
+
+@sort.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, is_ascend):
+    lines, at = _lines(shape, axis)
+    order = first(reshape_to(data, lines), axis=at, k=lines[at], is_ascend=is_ascend)
+    where = {"shape": lines, "axis": at, "keepdims": True, "mode": "clip"}
+    return reshape_to(_pick_grad(g, order, **where), shape)
 
 
 @composed(flops=_comparisons, grad=None, free_dtypes=("data",))

@@ -28,6 +28,7 @@ import numpy as np
 from d2lmini.base.dtypes import is_half
 from d2lmini.device import blas
 from d2lmini.device.blas import SERIAL_PRODUCT
+from d2lmini.device.parallel import parallel_for
 from d2lmini.ops import chunking
 from d2lmini.ops.kernels import Kernels, kind_of
 
@@ -100,8 +101,10 @@ def _share(function: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
         return
     rows, columns = out.shape
     n = min(pieces_of(rows, a.shape[1], columns), max(rows, columns) // NARROWEST)
-    if n < 2 or _is_transposed(a, b):  # a @ a.T, of which NumPy computes half
+    if n < 2:
         function(a, b, out=out)
+    elif _is_transposed(a, b):
+        _share_triangle(a, out, chunking.split_evenly(rows, n))
     elif rows >= columns:
         chunking.share(np, rows, n, lambda part: function(a[part], b, out=out[part]))
     else:
@@ -131,3 +134,18 @@ def _is_transposed(a: Any, b: Any) -> bool:
     # `a.ctypes` imports a module on each use, which fails at interpreter exit.
     first, second = a.__array_interface__["data"], b.__array_interface__["data"]
     return first == second and a.T.shape == b.shape and a.T.strides == b.strides
+
+
+def _share_triangle(a: Any, out: Any, parts: list[slice]) -> None:
+    """a @ a.T: tiles of the lower triangle, each copied to its mirror image. NumPy recognizes the
+    tiles on the diagonal and computes half of each."""
+    tiles = [(r, c) for i, r in enumerate(parts) for c in parts[:i]]
+    tiles += [(r, r) for r in parts]
+
+    def tile(i: int) -> None:
+        r, c = tiles[i]
+        np.matmul(a[r], a[c].T, out=out[r, c])
+        if r is not c:
+            np.copyto(out[c, r], out[r, c].T)
+
+    parallel_for(len(tiles), tile)
