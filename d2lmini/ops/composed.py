@@ -275,9 +275,8 @@ class Composed(Op):
         self.saves = self.input_names
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
-        self.rule_of_its_own: Any = None
         self.is_gradient = False
-        self._backward_op = cache(self._make_backward_op)
+        self.backward_op = cache(self._make_backward_op)
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
     def kernel_for(self, kind: str) -> Kernel:
@@ -298,22 +297,12 @@ class Composed(Op):
 
     # -- the gradient ------------------------------------------------------------------------------
 
-    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
-        """Attach a rule in place of the one that follows from the formula, because it needs less:
-        a function of values `(g, *saved, **attrs)`, composed too. `saves` names inputs and "y"."""
-        attach = super().gradient(saves)
-
-        def attach_rule(rule: Callable) -> Callable:
-            attach(rule)
-            self.rule_of_its_own, self.rule = rule, self.gradients
-            return rule
-
-        return attach_rule
-
     def gradients(
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
-        """The gradients of the inputs, by one call of a composed op."""
+        """The gradients of the inputs, by one call of a composed op: of the rule that `gradient`
+        attached, because it needs less, or of the one that follows from the formula. `saves` names
+        inputs and "y", no parts of them."""
         grads: list[Any] = [None] * len(self.input_names)
         gs = [x for x in g if x is not None] if isinstance(g, (list, tuple)) else [g]
         wanted = self._wanted(attrs, needs)
@@ -337,15 +326,12 @@ class Composed(Op):
     ) -> tuple[Composed, list[Any], dict[str, Any]]:  # fmt: skip
         """The op of the gradient, its inputs and its attributes."""
         values = list(gs)
-        # The mode and the random key are those of the forward pass.
-        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
-        for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
-            if part is not None:
-                facts[f"kept{i}"] = kept
-            elif kept is not None:
+        for kept in saved:
+            if kept is not None:
                 values += kept if isinstance(kept, (list, tuple)) else [kept]
-        if facts:
-            attrs = {**self._own(attrs), **facts}
+        if self.injects:  # the mode is that of the forward pass
+            modes = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
+            attrs = {**self._own(attrs), **modes}
         op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
         return op, values, attrs
 
@@ -370,58 +356,46 @@ class Composed(Op):
     def _specs_of(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The specs of a call's inputs, and its attributes, as in training."""
         inputs, attrs = self.bind(args, kwargs)
-        modes = {"training": True, "rng": None}
-        return tuple([x._spec for x in inputs]), {**attrs, **{k: modes[k] for k in self.injects}}
+        return tuple([x._spec for x in inputs]), {**attrs, **dict.fromkeys(self.injects, True)}
 
     def _own(self, attrs: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in attrs.items() if k not in self.injects}
 
     # -- the op of the gradient --------------------------------------------------------------------
 
-    def backward_op(
-        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] | None = None
+    def _make_backward_op(
+        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] = ()
     ) -> Composed:
         """The op of the gradients of the `wanted` inputs, from those of n outputs and from the kept
-        values; counts: see `_count`."""
-        return self._backward_op(n, wanted, counts or (1,) * len(self.keeps))
+        values; counts: see `_count`, by default one each."""
+        counts = counts or (1,) * len(self.keeps)
+        follows = self.rule == self.gradients
 
-    def _make_backward_op(
-        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...]
-    ) -> Composed:
         def formula(*values: Any, **attrs: Any) -> Any:
             gs, rest = list(values[:n]), iter(values[n:])
-            saved: list[Any] = []
-            for i, ((_, part), count) in enumerate(zip(self.keeps, counts)):
-                if part is not None:
-                    saved.append(attrs[f"kept{i}"])
-                elif count < 0:
-                    saved.append([next(rest) for _ in range(-count)])
-                else:
-                    saved.append(next(rest) if count else None)
-            if self.rule_of_its_own is None:
-                own = {name: attrs[name] for name in self.attr_names}
-                own |= {name: attrs[f"forward_{name}"] for name in self.injects}
-                grads: Any = pull_back(self, gs, saved, wanted, own)
+            saved: list[Any] = [
+                [next(rest) for _ in range(-count)] if count < 0 else next(rest) if count else None
+                for count in counts
+            ]
+            own: dict[str, Any] = {
+                name: attrs[f"forward_{name}" if name in self.injects else name]
+                for name in ((*self.attr_names, *self.injects) if follows else self.rule_attrs)
+            }
+            if follows:
+                grads = pull_back(self, gs, saved, wanted, own)
             else:
-                own = {
-                    name: attrs[f"forward_{name}" if name in self.injects else name]
-                    for name in self.rule_attrs
-                }
-                if self.selective:
-                    own["needs"] = wanted
-                grads = self.rule_of_its_own(gs[0] if n == 1 else gs, *saved, **own)
+                own |= {"needs": wanted} if self.selective else {}
+                grads = self.rule(gs[0] if n == 1 else gs, *saved, **own)
                 grads = grads if isinstance(grads, (tuple, list)) else (grads,)
             found = tuple([grad for grad, is_wanted in zip(grads, wanted) if is_wanted])
             return found if len(found) > 1 else found[0]
 
         formula.__doc__ = f"The gradient of {self.name}."
-        facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
-        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects])
         inputs = [f"g{i}" for i in range(n)]
-        for (place, part), count in zip(self.keeps, counts):
+        for (place, _), count in zip(self.keeps, counts):
             name = "y" if place == Y else self.input_names[place]
-            if part is None:
-                inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
+            inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
 
         def infer(*specs: Spec, **attrs: Any) -> Any:
             # A gradient is like the input, where this was kept, else as the rule makes it.
@@ -476,7 +450,7 @@ class Runner:
             attrs = {**op.defaults, **attrs}
         mode = attrs.get("training")
         program = self.programs.get(mode) if xp is np else None
-        if program is None or attrs.get("rng") is not None:
+        if program is None:
             results = self._interpret(xp, arrays, attrs)
             if results is not None:
                 return op.settle(xp, arrays, attrs, results, out)
@@ -491,8 +465,6 @@ class Runner:
     def _interpret(self, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any] | None:
         """The results of the formula; None if a program is to compute them."""
         op = self.op
-        if attrs.get("rng") is not None:
-            return interpret(op, xp, arrays, attrs)
         if xp is not np:  # a program takes fewer launches; a task knows on which GPU
             return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
         size = max([a.size for a in arrays if a is not None])
