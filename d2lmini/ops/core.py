@@ -427,7 +427,9 @@ class Op(Facts):
                     if value in (None, False, "None", "False"):  # as MXNet's layers say it
                         continue
                     raise self._misused(f"argument {name!r} is left out of d2lmini")
-                if name in ("ctx", "attr", "__layout__") or self._ignores(value):
+                # As in MXNet, an op without attributes reads none: nd.exp(x, axis=1) is nd.exp(x).
+                reads_none = not (self.attr_names or self.variadic or isinstance(value, Value))
+                if name in ("ctx", "attr", "__layout__") or reads_none:
                     continue
                 raise self._misused(f"unknown argument {name!r}")
             attrs[name] = self._convert(name, value)
@@ -438,11 +440,6 @@ class Op(Facts):
 
     def _misused(self, problem: str) -> ArgumentTypeError:
         return ArgumentTypeError(f"{self.name}: {problem}; usage: {self.usage}")
-
-    def _ignores(self, value: Any) -> bool:
-        """May a call name anything and give this value? As in MXNet, an op without attributes reads
-        none: nd.exp(x, axis=1) is nd.exp(x)."""
-        return not (self.attr_names or self.variadic or isinstance(value, Value))
 
     def _convert(self, name: str, value: Any) -> Any:
         converter = self.converters.get(name)
