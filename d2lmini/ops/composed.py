@@ -382,7 +382,7 @@ class Composed(Op):
                 for name in ((*self.attr_names, *self.injects) if follows else self.rule_attrs)
             }
             if follows:
-                grads = pull_back(self, gs, saved, wanted, own)
+                grads: Any = pull_back(self, gs, saved, wanted, own)
             else:
                 own |= {"needs": wanted} if self.selective else {}
                 grads = self.rule(gs[0] if n == 1 else gs, *saved, **own)

@@ -53,8 +53,9 @@ arrays of all steps in sequence. It processes chunks whose boundaries depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,13 +87,13 @@ def like_weight(
 
 def update(
     flops: float, changes: Sequence[str] = (), clip: str = "clip_gradient", **facts: Any
-) -> Callable[[Callable], Op]:
+) -> Callable[[Callable], Update]:
     """Declare the op of a formula. changes, clip: see `Formula`; facts: as for `Op`."""
 
-    def declare(function: Callable) -> Op:
+    def declare(function: Callable) -> Update:
         formula = Formula(function, changes, clip)
-        rule = _update_op(
-            function.__name__, formula.signature, formula.step, function.__doc__, flops=flops,
+        rule: Any = Update(
+            formula.step, function.__name__, formula.signature, function.__doc__, flops=flops,
             infer=like_weight, mutates=formula.changes, **facts,
         )  # fmt: skip
         rule.__wrapped__ = function  # nd.sgd_update?? shows it
@@ -101,48 +102,43 @@ def update(
     return declare
 
 
-def _update_op(
-    name: str, signature: Signature, prepare: Callable[..., Step], doc: str | None, **facts: Any
-) -> Any:
-    """The op with this signature. prepare: (xp, dtype, attributes) -> step, with the attributes in
-    the order of the signature."""
+class Update(Op):
+    """The op of a parameter's update. prepare: (xp, dtype, attributes) -> step, with the attributes
+    in the order of the signature."""
 
-    @with_signature(signature._replace(words=(*signature.words, "out")), doc)
-    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-        out = xp.empty_like(arrays[0]) if out is None else out
-        step = bind(rule, xp, out.dtype, attrs)
-        if xp is np and not out.ndim:
-            step(*(a.reshape(1) for a in (*arrays, out)))
-        else:
-            step(*arrays, out)
-        return out
+    def __init__(
+        self, prepare: Callable[..., Step], name: str, signature: Signature, doc: str | None,
+        **facts: Any,
+    ):  # fmt: skip
+        @with_signature(signature._replace(words=(*signature.words, "out")), doc)
+        def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+            out = xp.empty_like(arrays[0]) if out is None else out
+            places = (*arrays, out)
+            if xp is np and not out.ndim:
+                places = tuple([a.reshape(1) for a in places])
+            self.step(xp, out.dtype, attrs)(*places)
+            return out
 
-    compute.prepare = prepare  # type: ignore[attr-defined]
-    rule = Op(compute, name, elementwise=True, grad=None, **facts)
-    return rule
+        super().__init__(compute, name, elementwise=True, grad=None, **facts)
+        self.prepare = prepare
 
-
-def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
-    """The update of parameters of that dtype by an op with these attributes, others at their
-    defaults."""
-    prepare = getattr(rule.compute, "prepare", None)
-    if prepare is None:
-        return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
-    attrs = rule.defaults | attrs
-    return prepare(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
+    def step(self, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
+        """The update of parameters of that dtype with these attributes, others at defaults."""
+        attrs = self.defaults | attrs
+        return self.prepare(xp, dtype, tuple([attrs[name] for name in self.attr_names]))
 
 
 # -- mixed precision -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def mixed_form(rule: Op) -> Op:
+def mixed_form(rule: Update) -> Update:
     """The op in mixed precision, which no program calls by name: the rule on the float32 master
     copy `weight32`, of which the weight is the rounded copy."""
     own = signature_of(rule.compute)
 
     def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
-        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(rule.attr_names, attrs)))
+        on_master = rule.prepare(xp, np.dtype("float32"), attrs)
 
         def step(weight: Any, grad: Any, *rest: Any) -> None:
             *states, weight32, out = rest
@@ -155,8 +151,8 @@ def mixed_form(rule: Op) -> Op:
     inputs = (*own.inputs, "weight32")
     changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
     signature = own._replace(inputs=inputs, words=rule.attr_names, n_required=len(inputs))
-    return _update_op(  # type: ignore[no-any-return]
-        f"_mp_{rule.name.lstrip('_')}", signature, prepare, f"`{rule.name}` in mixed precision.",
+    return Update(
+        prepare, f"_mp_{rule.name.lstrip('_')}", signature, f"`{rule.name}` in mixed precision.",
         infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
         flops=rule.flops + 1,  # type: ignore[operator]
     )  # fmt: skip
@@ -340,7 +336,7 @@ BLOCK = 1 << 16
 class UpdateStep(NamedTuple):
     """One parameter's update: the op (elementwise, changing its states in place) and attributes."""
 
-    op: Op
+    op: Update
     attrs: dict[str, Any]
 
     @property
@@ -394,7 +390,7 @@ def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
         if i and step == steps[i - 1] and dtype == weights[i - 1].dtype:
             updates.append(updates[-1])
         else:
-            updates.append(bind(step.op, xp, dtype, step.attrs))
+            updates.append(step.op.step(xp, dtype, step.attrs))
 
     def body(i: int, begin: int, end: int) -> None:
         weight, arrays = weights[i], (*groups[i], weights[i])
@@ -408,23 +404,19 @@ def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     over_pieces(weights, body)
 
 
+def _places(steps: Sequence[UpdateStep]) -> Iterable[tuple[UpdateStep, int]]:
+    """Each step, and where its arrays begin in the sequence of all."""
+    return zip(steps, accumulate([step.width for step in steps], initial=0))
+
+
 def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
     """The arrays of each step."""
-    groups, at = [], 0
-    for step in steps:
-        width = step.width
-        groups.append(tuple(data[at : at + width]))
-        at += width
-    return groups
+    return [tuple(data[at : at + step.width]) for step, at in _places(steps)]
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
     """Weights, and what the ops of the steps change."""
-    positions, at = [], 0
-    for step in attrs["steps"]:
-        positions += [at, *(at + i for i in step.op.mutates)]
-        at += step.width
-    return positions
+    return [at + i for step, at in _places(attrs["steps"]) for i in (0, *step.op.mutates)]
 
 
 def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tuple:
@@ -464,11 +456,11 @@ def _scale_arrays(xp, *data):
     def scale(x: Any) -> None:
         x *= factor.reshape(-1).astype(x.dtype, copy=False)
 
-    if xp is not np:
+    if xp is np:
+        over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
+    else:
         for x in flat:
             scale(x)
-        return ()
-    over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
     return ()
 
 

@@ -24,15 +24,14 @@ import numpy as np
 from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_text
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type, outside
 from d2lmini.cuda.kernels.symbols import Body, Names, c_type
-from d2lmini.ops.core import Op
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
-from d2lmini.ops.update import UpdateStep, bind, run
+from d2lmini.ops.update import Update, UpdateStep, run
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
 
 
-def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[Any]]) -> None:
+def update(xp: Any, rule: Update, attrs: dict[str, Any], groups: Sequence[Sequence[Any]]) -> None:
     """Run the step of `rule` with these numbers for each group of arrays, in place.
 
     All arrays are C-contiguous, and all groups have the same dtypes. NotTraceable if the step is
@@ -40,9 +39,7 @@ def update(xp: Any, rule: Op, attrs: dict[str, Any], groups: Sequence[Sequence[A
     """
     dtypes = tuple([a.dtype for a in groups[0]])
     numbers = _Numbers(None)
-    bind(rule, numbers, dtypes[0], attrs)
-    if not numbers.values:
-        raise NotTraceable(f"the numbers of {rule.name}, which has no formula")
+    rule.step(numbers, dtypes[0], attrs)
     # Numbers that switch something off make another formula, all others the same one.
     kinds = tuple([(k, v if v <= 0 or v == 1 else 0.5) for k, v in attrs.items()])
     for begin in range(0, len(groups), MAX_PARAMETERS):
@@ -69,7 +66,7 @@ class _Numbers(Names):
 
 @lru_cache(maxsize=256)
 def _kernel(
-    rule: Op, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...], count: int,
+    rule: Update, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...], count: int,
     index: str,
 ) -> Kernel:  # fmt: skip
     """The kernel for `count` parameters: its arguments are the arrays of all parameters, their
@@ -129,5 +126,5 @@ def _update(
     with suppress(NotTraceable):
         return update(xp, rule, attrs, groups)
     for weight, *others in groups:
-        bind(rule, xp, weight.dtype, attrs)(weight, *others, weight)
+        rule.step(xp, weight.dtype, attrs)(weight, *others, weight)
     return None
