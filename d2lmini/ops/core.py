@@ -161,8 +161,7 @@ class Op(Facts):
     signed_zeros           an attribute may be -0.0, which differs from 0.0 but is equal to it
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            each output element depends only on the input elements at its place
-    simple                 one output, no mutated input, no arguments supplied at run time, and not
-                           declared with `reads_out`: the result depends on what `out` held
+    simple                 one output, no mutated input, no arguments supplied at run time
     pointwise              elementwise and simple; on tiny arrays the op takes the fast path
     ufunc                  the single NumPy ufunc equal to the op on floating arrays, or None; on
                            tiny arrays the fast path calls the ufunc itself
@@ -202,7 +201,6 @@ class Op(Facts):
         outputs: int | Callable[..., int] = 1,
         mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
         grad: Any = _MISSING,
-        reads_out: bool = False,
         **facts: Any,
     ):
         signature = signature_of(compute)
@@ -215,7 +213,7 @@ class Op(Facts):
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
         plain = not compute.__code__.co_flags & 0x08  # CO_VARKEYWORDS: its attributes are **attrs
-        self.simple = plain and not self.injects and not mutates and outputs == 1 and not reads_out
+        self.simple = plain and not self.injects and not mutates and outputs == 1
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)

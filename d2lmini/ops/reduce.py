@@ -134,18 +134,18 @@ def ends_short(x: Any, axes: tuple[int, ...]) -> bool:
 def reduce_into(
     xp: Any, data: Any, axes: tuple[int, ...], out: Any, method: str, acc: Any = None,
     prepare: Callable[[Any], Any] | None = None, finish: Callable[[Any], Any] | None = None,
-    keepdims: bool = False,
+    keepdims: bool = False, of_bool: str = "int64",
 ) -> Any:  # fmt: skip
     """out = finish(prepare(data).method() over axes), in chunks where data is large; returns out.
 
-    Without `out` the result is a new array of data's dtype, or of int64 for sums and products of
+    Without `out` the result is a new array of data's dtype, or `of_bool` for sums and products of
     bool. `acc` is the accumulation dtype (default: out's, but float32 for float16); `prepare` maps
     a block of the data; `finish` changes the total in place before the conversion to out's dtype.
     """
     if out is None:
         counts = data.dtype.kind == "b" and method in ("sum", "prod")
         shape = reduced_shape(data.shape, axes, keepdims)
-        out = xp.empty(shape, np.int64 if counts else data.dtype)
+        out = xp.empty(shape, of_bool if counts else data.dtype)
     if acc is None:
         is_half_total = out.dtype.char == "e" and method in ("sum", "prod")
         acc = np.float32 if is_half_total else out.dtype
@@ -208,15 +208,15 @@ def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool =
     [1.5, 3.5]
     """
     axes = reduced_axes(axis, data.ndim, exclude)
-    if out is None:
-        dtype = np.float32 if data.dtype.kind == "b" else data.dtype
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
     count = prod(data.shape[a] for a in axes)
     if data.dtype.kind == "f":
         acc, n = None, count or np.nan
     else:
         acc, n = np.float64, max(count, 1)
-    return reduce_into(xp, data, axes, out, "sum", acc, finish=lambda t: xp.divide(t, n, out=t))
+    return reduce_into(
+        xp, data, axes, out, "sum", acc, finish=lambda t: xp.divide(t, n, out=t),
+        keepdims=keepdims, of_bool="float32",
+    )  # fmt: skip
 
 
 @mean.gradient(saves="data.shape")
@@ -328,20 +328,16 @@ def norm(xp, data, *, ord: int = 2, axis: Axes = None, keepdims: bool = False, o
     np.float32(5.0)
     """
     axes = reduced_axes(axis, data.ndim)
-    if out is None:
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), data.dtype)
+    total_of = partial(reduce_into, xp, data, axes, method="sum", keepdims=keepdims, of_bool="bool")
     acc = np.float32 if data.dtype == np.float16 else np.float64
     if ord == 1:
-        return reduce_into(xp, data, axes, out, "sum", acc, prepare=xp.abs)
+        return total_of(out, acc=acc, prepare=xp.abs)
     if data.dtype == np.float32 and xp is np:
-        total = np.empty(out.shape, np.float32)
-        reduce_into(xp, data, axes, total, "sum", prepare=np.square)
+        total = total_of(None, prepare=np.square)
         if total.size and total.min() > 1e-24 and total.max() < 1e36:
-            out[...] = np.sqrt(total)
-            return out
-    return reduce_into(
-        xp, data, axes, out, "sum", acc,
-        prepare=lambda block: xp.square(block.astype(acc)),
+            return np.sqrt(total, out=out)
+    return total_of(
+        out, acc=acc, prepare=lambda block: xp.square(block.astype(acc)),
         finish=lambda total: xp.sqrt(total, out=total),
     )  # fmt: skip
 
