@@ -92,14 +92,8 @@ def _(g, y, lhs_shape, rhs, *, needs=ALL):
     return unbroadcast(g_lhs if needs[0] else None, g_rhs, lhs_shape, rhs.shape)
 
 
-@div.scalar.gradient()
-def _(g, *, scalar):
-    return g / scalar
-
-
-@div.reflected.gradient(saves="y data")
-def _(g, y, data):
-    return -(g * y / data)
+div.scalar.gradient()(lambda g, *, scalar: g / scalar)
+div.reflected.gradient("y data")(lambda g, y, data: -(g * y / data))
 
 
 def _remainder(xp, lhs, rhs, *, out=None):

@@ -19,8 +19,8 @@ a rule for shapes; a composed op has the formula alone:
 
 The kind of the values decides what a call of the formula gives:
 
-- `Local`: the result on arrays, one primitive after the other (`interpret`);
-- `Sketch`: the shape and dtype of the result (`infer_by_formula`);
+- `Local`: the result on arrays, one primitive after the other (`interpret`), or the shape and dtype
+  of the result (`infer_by_formula`);
 - `Taped`: the gradients of the inputs (`pull_back`), from the rules of the primitives;
 - `Written`: the graph of the formula (`graph/lower.py`).
 
@@ -90,42 +90,12 @@ def results_of(op: Op, values: Sequence[Any], attrs: dict[str, Any]) -> list[Any
     return list(found) if isinstance(found, (tuple, list)) else [found]
 
 
-# -- shapes ----------------------------------------------------------------------------------------
-
-
-class Sketch(FormulaValue):
-    """A value of which only shape and dtype are known."""
-
-    __slots__ = ("_spec",)
-
-    def __init__(self, spec: Spec):
-        self._spec = spec
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        specs: list[Any] = [None if x is None else x._spec for x in inputs]
-        found = [Sketch(spec) for spec in as_specs(op.infer(*specs, **attrs))]
-        return found[0] if len(found) == 1 else found
-
-
-def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
-    """The specs of the results of an op's formula, by the rules of its primitives."""
-    values = [None if spec is None else Sketch(spec) for spec in specs]
-    return [y._spec for y in results_of(op, values, attrs)]
-
-
-def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
-    """The same of a formula that is computed in float32: its outputs have the op's own dtypes."""
-    wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
-    outputs = as_specs(op.infer(*specs, **attrs))  # type: ignore[arg-type]
-    return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]
-
-
 # -- interpreting ----------------------------------------------------------------------------------
 
 
 class Local(FormulaValue):
-    """An array inside an op: the values on which a formula is interpreted."""
+    """An array inside an op: the values on which a formula is interpreted. Without a module `xp`
+    the array is a Spec: only shape and dtype are known."""
 
     __slots__ = ("array", "xp")
 
@@ -143,28 +113,44 @@ class Local(FormulaValue):
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        if op.formula is not None:
-            return op.formula(*inputs, **attrs)
         xp = inputs[0].xp
         arrays = [None if x is None else x.array for x in inputs]
+        if xp is None:
+            found = [Local(xp, spec) for spec in as_specs(op.infer(*arrays, **attrs))]
+            return found[0] if len(found) == 1 else found
+        if op.formula is not None:
+            return op.formula(*inputs, **attrs)
         result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
         if isinstance(result, tuple):
             return [Local(xp, xp.asarray(part)) for part in result]
         return Local(xp, xp.asarray(result))
 
 
+def _results_on(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
+    values = [None if a is None else Local(xp, a) for a in arrays]
+    return [y.array for y in results_of(op, values, attrs)]
+
+
+def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
+    """The specs of the results of an op's formula, by the rules of its primitives."""
+    return _results_on(op, None, specs, attrs)
+
+
+def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
+    """The same of a formula that is computed in float32: its outputs have the op's own dtypes."""
+    wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
+    outputs = as_specs(op.infer(*specs, **attrs))  # type: ignore[arg-type]
+    return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]
+
+
 def interpret(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
     """The results of the formula on arrays, one primitive after the other."""
     if not needs_copies(op, [a for a in arrays if a is not None]):
-        values = [None if a is None else Local(xp, a) for a in arrays]
-        return [y.array for y in results_of(op, values, attrs)]
+        return _results_on(op, xp, arrays, attrs)
     wide = [a if a is None else a.astype(widened(op, a.dtype), copy=False) for a in arrays]
-    values = [None if a is None else Local(xp, a) for a in wide]
     specs = rounded_specs(op, [a if a is None else Spec(a.shape, a.dtype) for a in arrays], attrs)
-    return [
-        y.array.astype(spec.dtype, copy=False)
-        for y, spec in zip(results_of(op, values, attrs), specs, strict=True)
-    ]
+    found = zip(_results_on(op, xp, wide, attrs), specs, strict=True)
+    return [y.astype(spec.dtype, copy=False) for y, spec in found]
 
 
 # -- differentiating -------------------------------------------------------------------------------

@@ -146,11 +146,6 @@ def _infer_groups(data: Spec, gamma: Spec, beta: Spec, *, num_groups: Any = None
     return data
 
 
-def _per_group(gamma: Shape, view: Shape) -> Shape:
-    """The shape of gamma on the view: one number per group or per channel."""
-    return (1, view[1], 1 if gamma == (view[1],) else view[2], 1)
-
-
 @composed(
     infer=_infer_groups, flops=8, same_shape=("data",), mxnet_outputs=3,
     left_out=("output_mean_var",),
@@ -163,7 +158,8 @@ def GroupNorm(data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5):
     """
     N, C = data.shape[:2]
     view = (N, num_groups, C // num_groups, prod(data.shape[2:]))
-    scale, shift = (reshape_to(v, _per_group(v.shape, view)) for v in (gamma, beta))
+    # One number per group or per channel.
+    scale, shift = (reshape_to(v, (1, num_groups, v.size // num_groups, 1)) for v in (gamma, beta))
     y = normalize(reshape_to(data, view), scale, shift, (2, 3), eps)[0]
     return reshape_to(y, data.shape)
 
@@ -223,11 +219,6 @@ def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
     return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
 
 
-def moved(moving: Any, batch: Any, momentum: float) -> Any:
-    """The moving statistic after a batch."""
-    return moving * momentum + batch.astype(moving.dtype, copy=False) * (1 - momentum)
-
-
 def finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
     """Write the last two results into the moving statistics."""
     for moving, now in zip(inputs[3:5], results[-2:]):
@@ -283,7 +274,10 @@ def BatchNorm(
     if training and not use_global_stats:
         y, mean, var = _normalize_batch(data, gamma, beta, axis, eps, fix_gamma)
         olds = along(axis, data, moving_mean, moving_var)
-        news = [moved(old, now, momentum) for old, now in zip(olds, (mean, var))]
+        news = [
+            old * momentum + now.astype(old.dtype, copy=False) * (1 - momentum)
+            for old, now in zip(olds, (mean, var))
+        ]
         found = [reshape_to(x, gamma.shape) for x in (mean, (var + eps).rsqrt(), *news)]
         return y, *found
     inverse = (moving_var + eps).rsqrt()

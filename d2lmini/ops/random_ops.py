@@ -332,6 +332,4 @@ def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
     return y
 
 
-@dropped.gradient()
-def _(g, *, p, axes, key):
-    return dropped(g, p=p, axes=axes, key=key)
+dropped.gradient()(lambda g, *, p, axes, key: dropped(g, p=p, axes=axes, key=key))

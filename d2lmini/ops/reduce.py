@@ -281,9 +281,7 @@ def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
     return view if out is None else chunking.copy(xp, view, out)
 
 
-@spread.gradient(saves="data.shape")
-def _(g, data_shape, *, kept):
-    return reshape_to(sum_to(g, shape=kept), data_shape)
+spread.gradient("data.shape")(lambda g, of, *, kept: reshape_to(sum_to(g, shape=kept), of))
 
 
 @op("_sum_to", infer=lambda data, *, shape: Spec(shape, data.dtype), flops=reads_all)

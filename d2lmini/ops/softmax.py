@@ -199,12 +199,9 @@ def _infer_cross_entropy(
     return Spec((with_axis(data.shape, axis, 1)[batch_axis],), data.dtype)
 
 
-def _flops(data: Spec, label: Spec, **_: Any) -> float:
-    return 5.0 * data.size
-
-
 @composed(
-    "_softmax_cross_entropy", infer=_infer_cross_entropy, flops=_flops, mixed_dtypes=True,
+    "_softmax_cross_entropy", infer=_infer_cross_entropy, mixed_dtypes=True,
+    flops=lambda data, label, **_: 5.0 * data.size,
     constants=lambda attrs: ("label",) if attrs["sparse_label"] else (),
 )  # fmt: skip
 def softmax_cross_entropy_mean(
