@@ -114,7 +114,7 @@ class Local(FormulaValue):
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         xp = inputs[0].xp
-        arrays = [None if x is None else x.array for x in inputs]
+        arrays: list[Any] = [None if x is None else x.array for x in inputs]
         if xp is None:
             found = [Local(xp, spec) for spec in as_specs(op.infer(*arrays, **attrs))]
             return found[0] if len(found) == 1 else found

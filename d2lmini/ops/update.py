@@ -54,7 +54,6 @@ arrays of all steps in sequence. It processes chunks whose boundaries depend on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -62,100 +61,14 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.checks import check_float
-from d2lmini.ops.core import Op, Spec, declare_op, op
+from d2lmini.ops.core import Spec, declaring, op
 from d2lmini.ops.kernels import with_kernels
-from d2lmini.ops.signature import Signature, signature_of, with_signature
-from d2lmini.ops.update_program import Formula, Step, limit
+from d2lmini.ops.update_program import Formula, Step, Update, limit
 
 
-def like_weight(
-    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
-) -> Spec:  # fmt: skip
-    """The new weight, the gradient and the states have the spec of the weight; the states in
-    mixed precision are `wide`."""
-    check_float(weight)
-    state = Spec(weight.shape, wide or weight.dtype)
-    for what, spec, need in (("gradient", grad, weight), *(("state", s, state) for s in states)):
-        if spec != need:
-            raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
-    return weight
-
-
-# -- a formula as an op ----------------------------------------------------------------------------
-
-
-def update(
-    flops: float, changes: Sequence[str] = (), clip: str = "clip_gradient", **facts: Any
-) -> Callable[[Callable], Update]:
-    """Declare the op of a formula. changes, clip: see `Formula`; facts: as for `Op`."""
-
-    def declare(function: Callable) -> Update:
-        formula = Formula(function, changes, clip)
-        rule: Any = Update(
-            formula.step, function.__name__, formula.signature, function.__doc__, flops=flops,
-            infer=like_weight, mutates=formula.changes, **facts,
-        )  # fmt: skip
-        rule.__wrapped__ = function  # nd.sgd_update?? shows it
-        return declare_op(rule)  # type: ignore[no-any-return]
-
-    return declare
-
-
-class Update(Op):
-    """The op of a parameter's update. prepare: (xp, dtype, attributes) -> step, with the attributes
-    in the order of the signature."""
-
-    def __init__(
-        self, prepare: Callable[..., Step], name: str, signature: Signature, doc: str | None,
-        **facts: Any,
-    ):  # fmt: skip
-        @with_signature(signature._replace(words=(*signature.words, "out")), doc)
-        def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-            out = xp.empty_like(arrays[0]) if out is None else out
-            places = (*arrays, out)
-            if xp is np and not out.ndim:
-                places = tuple([a.reshape(1) for a in places])
-            self.step(xp, out.dtype, attrs)(*places)
-            return out
-
-        super().__init__(compute, name, elementwise=True, grad=None, **facts)
-        self.prepare = prepare
-
-    def step(self, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
-        """The update of parameters of that dtype with these attributes, others at defaults."""
-        attrs = self.defaults | attrs
-        return self.prepare(xp, dtype, tuple([attrs[name] for name in self.attr_names]))
-
-
-# -- mixed precision -------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def mixed_form(rule: Update) -> Update:
-    """The op in mixed precision, which no program calls by name: the rule on the float32 master
-    copy `weight32`, of which the weight is the rounded copy."""
-    own = signature_of(rule.compute)
-
-    def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
-        on_master = rule.prepare(xp, np.dtype("float32"), attrs)
-
-        def step(weight: Any, grad: Any, *rest: Any) -> None:
-            *states, weight32, out = rest
-            grad = grad.astype(weight32.dtype, copy=1 in rule.mutates)
-            on_master(weight32, grad, *states, weight32)
-            xp.copyto(out, weight32, casting="same_kind")
-
-        return step
-
-    inputs = (*own.inputs, "weight32")
-    changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
-    signature = own._replace(inputs=inputs, words=rule.attr_names, n_required=len(inputs))
-    return Update(
-        prepare, f"_mp_{rule.name.lstrip('_')}", signature, f"`{rule.name}` in mixed precision.",
-        infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
-        flops=rule.flops + 1,  # type: ignore[operator]
-    )  # fmt: skip
+def update(flops: float, **rules: Any) -> Any:
+    """Declare the op of a formula. rules: those of `Formula`, and as for `Op`."""
+    return declaring(Formula, None, {"flops": flops, **rules})
 
 
 # -- gradient descent ------------------------------------------------------------------------------

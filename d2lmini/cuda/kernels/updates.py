@@ -25,7 +25,8 @@ from d2lmini.cuda.kernels.formulas import broken, complete, load_text, store_tex
 from d2lmini.cuda.kernels.launch import C_TYPES, Kernel, NotRecorded, index_type, outside
 from d2lmini.cuda.kernels.symbols import Body, Names, c_type
 from d2lmini.ops.symbolic import NotTraceable, Proxy, trace
-from d2lmini.ops.update import Update, UpdateStep, run
+from d2lmini.ops.update import UpdateStep, run
+from d2lmini.ops.update_program import Update
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
