@@ -191,18 +191,12 @@ class Op(Facts):
     formula: Any = None
 
     def __init__(
-        self,
-        compute: Callable[..., Any],
-        name: str,
-        aliases: Sequence[str] = (),
-        infer: Callable[..., Any] | None = None,
-        flops: float | Callable[..., float] = 1.0,
-        elementwise: bool = False,
-        outputs: int | Callable[..., int] = 1,
-        mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
-        grad: Any = _MISSING,
+        self, compute: Callable[..., Any], name: str, aliases: Sequence[str] = (),
+        infer: Callable[..., Any] | None = None, flops: float | Callable[..., float] = 1.0,
+        elementwise: bool = False, outputs: int | Callable[..., int] = 1,
+        mutates: Sequence[str] | Callable[..., Sequence[int]] = (), grad: Any = _MISSING,
         **facts: Any,
-    ):
+    ):  # fmt: skip
         signature = signature_of(compute)
         keywords, given = signature.words, signature.defaults
         self.variadic = signature.variadic

@@ -256,9 +256,7 @@ def _infer_squared_error(pred: Spec, label: Spec, *, scale: float, batch_axis: i
 
 
 @composed(
-    "_squared_error",
-    infer=_infer_squared_error,
-    flops=lambda pred, label, *, out, **_: 3.0 * pred.size,
+    "_squared_error", infer=_infer_squared_error, flops=lambda pred, label, **_: 3.0 * pred.size
 )
 def squared_error(pred, label, *, scale: float = 1.0, batch_axis: int = 0):
     """scale times the mean of (pred - label)^2 over each example: (N, ...) -> (N,).
