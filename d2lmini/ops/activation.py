@@ -98,12 +98,9 @@ def _(gg, g, output):
     return tanh_backward(gg, output), gg * g * output * -2
 
 
-def _gradient_of_softsign(g: Any, data: Any) -> Any:
-    scale = abs(data) + 1
-    return g / (scale * scale)
-
-
-@pointwise("softsign", _gradient_of_softsign, flops=3, onnx="Softsign")
+@pointwise(
+    "softsign", lambda g, data: g / (abs(data) + 1).square(), flops=3, onnx="Softsign"
+)  # fmt: skip
 def softsign(xp, data, *, out=None):
     """data / (1 + abs(data))."""
     scale = xp.abs(data)

@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from math import copysign, prod
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -387,7 +388,7 @@ class Op(Facts):
             return inputs, extra
         inputs = list(args[: len(self.input_names)])
         # An omitted optional input leaves its position to the attributes.
-        while len(inputs) > self.n_required and not _is_input(inputs[-1]):
+        while len(inputs) > self.n_required and not isinstance(inputs[-1], (Value, NoneType)):
             inputs.pop()
         extra = args[len(inputs) :]
         for name in self.input_names[: len(inputs)]:
@@ -509,21 +510,17 @@ def find_op(name: str) -> Op:
     return registry[name]
 
 
-def declare_op(declared: Any) -> Any:
-    """Enter an op in the registry under each of its names; returns the op."""
-    for op_name in (declared.name, *declared.aliases):
-        assert op_name not in registry, f"op {op_name} is declared twice"
-        registry[op_name] = declared
-    return declared
-
-
 def declaring(make: Callable[..., Op], name: Any, rules: dict[str, Any]) -> Any:
     """The decorator that declares the op make(function, name, **rules), named like the function if
-    it has no name; used without arguments (`@op`), `name` is the function."""
+    it has no name, under each of its names; used without arguments (`@op`), `name` is the
+    function."""
 
     def declare(function: Callable[..., Any]) -> Op:
-        own = name if isinstance(name, str) else function.__name__
-        return declare_op(make(function, own, **rules))  # type: ignore[no-any-return]
+        declared = make(function, name if isinstance(name, str) else function.__name__, **rules)
+        for op_name in (declared.name, *declared.aliases):
+            assert op_name not in registry, f"op {op_name} is declared twice"
+            registry[op_name] = declared
+        return declared
 
     return declare(name) if callable(name) else declare
 
@@ -581,7 +578,3 @@ def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
     on both sides."""
     axis %= len(shape)
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-
-
-def _is_input(value: Any) -> bool:
-    return value is None or isinstance(value, Value)

@@ -214,11 +214,6 @@ def _infer_batch_norm(
     return [data, gamma, gamma]
 
 
-def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
-    """The moving statistics are mutated in training; otherwise they are only read."""
-    return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
-
-
 def finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
     """Write the last two results into the moving statistics."""
     for moving, now in zip(inputs[3:5], results[-2:]):
@@ -244,8 +239,11 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
 
 
 @composed(
-    infer=_infer_batch_norm, flops=8, mutates=_find_mutated, finish=finish, extra=2,
-    same_shape=("data",),
+    infer=_infer_batch_norm, flops=8, finish=finish, extra=2, same_shape=("data",),
+    # The moving statistics, in training; otherwise they are only read.
+    mutates=lambda n, attrs: (
+        (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
+    ),
     auxiliary=("moving_mean", "moving_var"), constants=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,

@@ -283,11 +283,10 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     return data
 
 
-def _drops(*, p: float, mode: str, training: bool, **_: Any) -> bool:
-    return p > 0 and (training or mode == "always")
-
-
-@op(infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2, draws=_drops)
+@op(
+    infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2,
+    draws=lambda *, p, mode, training, **_: p > 0 and (training or mode == "always"),
+)  # fmt: skip
 def Dropout(
     xp, data, *, p: float = 0.5, mode: str = "training", axes: Shape = (),
     cudnn_off: bool | None = False, rng, training, out=None,

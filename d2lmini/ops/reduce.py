@@ -269,12 +269,7 @@ def _(g, y, data, shape, *, axis, exclude):
 # -- the pair of ops that form gradients of reductions and broadcasts ------------------------------
 
 
-def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
-    assert prod(kept) == data.size, (data.shape, kept, shape)
-    return Spec(shape, data.dtype)
-
-
-@op("_spread", infer=_infer_spread, flops=0)
+@op("_spread", infer=lambda data, *, kept, shape: Spec(shape, data.dtype), flops=0)
 def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
     """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` have no meaning here."""
     view = xp.broadcast_to(data.reshape(kept), shape)

@@ -59,7 +59,7 @@ class _Numbers(Names):
         self.values: list[float] = []
         self.types: list[str] = []
 
-    def number(self, value: Any, dtype: np.dtype) -> Proxy:
+    def number_of(self, value: Any, dtype: np.dtype) -> Proxy:
         self.values.append(value)
         self.types.append(c_type(dtype))
         return Proxy(self, f"p{len(self.values) - 1}", dtype, self.body)
