@@ -258,7 +258,6 @@ class Composed(Op):
         is_constant = rules.pop("grad", self) is None
         super().__init__(compute, name, outputs=outputs, grad=None, **rules)
         self.simple = outputs == 1 and not self.injects
-        self.saves = self.input_names
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
         self.is_gradient = False

@@ -172,8 +172,8 @@ class Op(Facts):
                            None for a call that draws nothing (`Facts.draws`)
     mutates                inputs that `compute` also changes, declared by name; or a function
                            (number of inputs, attributes) -> their positions
-    rule, saves            gradient rule and the values it needs kept; rule None: no gradient
-    keeps                  `saves` parsed: (position of the input, or Y; attribute or None)
+    rule                   gradient rule; None: no gradient
+    keeps                  what the rule needs: (position of the input, or Y; attribute or None)
     rule_attrs             attributes that the rule reads
     selective, placing     the rule takes `needs`, takes `places` (see `gradient`)
     """
@@ -184,7 +184,7 @@ class Op(Facts):
         "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
         "elementwise", "flops", "infer", "injects", "input_names", "keeps", "kernels", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "placing", "rule_attrs", "saves", "selective", "signed_zeros", "simple",
+        "placing", "rule_attrs", "selective", "signed_zeros", "simple",
         "takes_out", "ufunc", "variadic", "__dict__",
     )  # fmt: skip
 
@@ -242,7 +242,6 @@ class Op(Facts):
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
         self.selective = self.placing = False
-        self.saves: tuple[str, ...] = ()
         self.keeps: tuple[tuple[int, str | None], ...] = ()
         self.__doc__ = compute.__doc__
 
@@ -291,8 +290,7 @@ class Op(Facts):
             self.placing = "places" in asked
             self.rule_attrs = tuple(k for k in asked if k not in ("needs", "places"))
             self.rule = rule
-            self.saves = tuple(saves.split())
-            self.keeps = tuple(self._place_of(name) for name in self.saves)
+            self.keeps = tuple(self._place_of(name) for name in saves.split())
             return rule
 
         return attach

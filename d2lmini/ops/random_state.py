@@ -162,15 +162,12 @@ def numpy_state_dict() -> dict[str, Any]:
     return {**state, "state": inner}
 
 
-def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
-    """The argument for NumPy's `set_state`, from a `numpy_state_dict`. ValueError for a position
-    outside of the key, where NumPy would read beyond its memory."""
+def set_numpy_state(state: dict[str, Any]) -> None:
+    """Continue from the state that `numpy_state_dict` returned. ValueError for a position outside
+    of the key, where NumPy would read beyond its memory."""
     if not 0 <= state["state"].get("pos", 0) <= len(state["state"].get("key", ())):
         raise ValueError(f"the position {state['state']['pos']} is outside of the key")
-    inner = {
-        k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()
-    }
-    return {**state, "state": inner}
+    np.random.set_state(state)
 
 
 @scope
