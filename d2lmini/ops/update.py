@@ -258,38 +258,30 @@ class UpdateStep(NamedTuple):
         return len(self.op.input_names)
 
 
-def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
-    """Split arrays of these sizes into chunks of at most about `grain` elements; small arrays share
-    a chunk. Each chunk is a list of (array, begin, end).
-
-    >>> pieces_of([10, 1, 2], grain=4)
-    [[(0, 0, 3)], [(0, 3, 6)], [(0, 6, 10)], [(1, 0, 1), (2, 0, 2)]]
-    """
-    pieces: list[list[tuple[int, int, int]]] = []
-    together: list[tuple[int, int, int]] = []
-    room = grain
-    for i, size in enumerate(sizes):
-        if size >= grain:
-            n = -(-size // grain)
-            pieces += [[(i, size * k // n, size * (k + 1) // n)] for k in range(n)]
-            continue
-        if size > room:
-            pieces.append(together)
-            together, room = [], grain
-        together.append((i, 0, size))
-        room -= size
-    return [*pieces, together] if together else pieces
-
-
 def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) -> None:
-    """Call body(array, begin, end) for all chunks of these arrays, on all cores."""
-    pieces = pieces_of([a.size for a in arrays])
+    """Call body(array, begin, end) for all arrays, in chunks of at most `GRAIN` elements, on all
+    cores; small arrays share a chunk.
 
-    def chunk(k: int) -> None:
-        for piece in pieces[k]:
+    >>> over_pieces([np.empty(2), np.empty(3)], print)
+    0 0 2
+    1 0 3
+    """
+    chunks: list[list[tuple[int, int, int]]] = [[]]
+    room = GRAIN
+    for i, size in enumerate([array.size for array in arrays]):
+        if size <= room:
+            chunks[-1].append((i, 0, size))
+            room -= size
+        else:
+            n = -(-size // GRAIN)
+            chunks += [[(i, size * k // n, size * (k + 1) // n)] for k in range(n)]
+            room = GRAIN - size // n
+
+    def run_chunk(k: int) -> None:
+        for piece in chunks[k]:
             body(*piece)
 
-    parallel_for(len(pieces), chunk)
+    parallel_for(len(chunks), run_chunk)
 
 
 @with_kernels
