@@ -52,9 +52,9 @@ def normalize(x: Any, gamma: Any, beta: Any, axes: Shape, eps: float) -> tuple[A
 
 
 def normalize_backward(
-    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any = (True, True, True)
+    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shape: Shape
 ) -> tuple[Any, Any, Any]:
-    """dx, dgamma and dbeta; None for those that are not needed.
+    """dx, and dgamma and dbeta in the shape of the parameters; None for those that are not needed.
 
     Where gamma is shared by all that a mean is taken over, it multiplies last, and dgamma and dbeta
     are made of the sums that dx needs.
@@ -69,12 +69,11 @@ def normalize_backward(
     slope = (gh * centered).sum(axis=axes, keepdims=True) * inverse
     dx = gh - centered * (slope * inverse * (1 / n)) - total * (1 / n)
     of_gamma, of_beta = (slope, total) if is_shared else (g * centered * inverse, g)
-    sum_to = registry["_sum_to"]
-    return (
-        dx * scale if needs[0] else None,
-        sum_to(of_gamma, shape=gamma.shape) if needs[1] else None,
-        sum_to(of_beta, shape=gamma.shape) if needs[2] else None,
+    dgamma, dbeta = (
+        reshape_to(registry["_sum_to"](part, shape=gamma.shape), shape) if is_needed else None
+        for part, is_needed in zip((of_gamma, of_beta), needs[1:])
     )
+    return dx * scale if needs[0] else None, dgamma, dbeta
 
 
 def along(axis: int, x: Any, *vectors: Any) -> list[Any]:
@@ -82,13 +81,6 @@ def along(axis: int, x: Any, *vectors: Any) -> list[Any]:
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     return [reshape_to(v, tuple(shape)) for v in vectors]
-
-
-def _like(parameters: Any, grads: Any) -> list[Any]:
-    """The gradients in the shapes of the parameters."""
-    return [
-        g if g is None else reshape_to(g, p.shape) for p, g in zip(parameters, grads, strict=True)
-    ]
 
 
 # -- LayerNorm, InstanceNorm and GroupNorm ---------------------------------------------------------
@@ -126,8 +118,7 @@ def LayerNorm(data, gamma, beta, *, axis: int = -1, eps: float = 1e-5):
 @LayerNorm.gradient(saves="data gamma beta")
 def _(g, data, gamma, beta, *, axis, eps, needs):
     (scale,) = along(axis, data, gamma)
-    dx, *rest = normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs)
-    return dx, *_like((gamma, beta), rest)
+    return normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs, gamma.shape)
 
 
 LayerNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, attrs["axis"]))
@@ -187,8 +178,8 @@ def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
 @InstanceNorm.gradient(saves="data gamma")
 def _(g, data, gamma, *, eps, needs):
     (scale,) = along(1, data, gamma)
-    dx, *rest = normalize_backward(g, data, scale, tuple(range(2, data.ndim)), eps, needs)
-    return dx, *_like((gamma, gamma), rest)
+    axes = tuple(range(2, data.ndim))
+    return normalize_backward(g, data, scale, axes, eps, needs, gamma.shape)
 
 
 InstanceNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, 1))
@@ -293,12 +284,11 @@ def _(g, y, data, gamma, beta, *, eps, fix_gamma, use_global_stats, axis, traini
     axes = other_axes(data, axis)
     (scale,) = along(axis, data, gamma.ones_like() if fix_gamma else gamma)
     if training and not use_global_stats:
-        dx, *rest = normalize_backward(g, data, scale, axes, eps, needs)
+        dx, dgamma, dbeta = normalize_backward(g, data, scale, axes, eps, needs, gamma.shape)
     else:
         mean, inverse = along(axis, data, y[1], y[2])
         dx = g * (scale * inverse)
-        rest = [(g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)]
-    dgamma, dbeta = _like((gamma, beta), rest)
+        dgamma, dbeta = (g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)
     return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None
 
 

@@ -172,12 +172,9 @@ def _(g, y, label, *, grad_scale):
     return ((y.reshape(rows) - target) * grad_scale).reshape(y.shape), None
 
 
-@SoftmaxOutput.infer_inputs
-def _(given, out, attrs):
-    data = given["data"]
-    if not data or given["label"] is not None:
-        return {}
-    return {"label": data[:-1]}
+SoftmaxOutput.infer_inputs(
+    lambda given, out, attrs: {"label": given["label"] or (given["data"] and given["data"][:-1])}
+)
 
 
 def _infer_cross_entropy(

@@ -61,6 +61,7 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
+from d2lmini.ops.chunking import cut
 from d2lmini.ops.core import Spec, declaring, op
 from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.update_program import Formula, Step, Update, limit
@@ -386,17 +387,16 @@ def _sums_of_squares(xp, *data):
     flat = [x.reshape(-1) for x in data]
     if xp is not np:
         return xp.stack([sum_sq(x) for x in flat])
-    cuts = [(i, b) for i, x in enumerate(flat) for b in range(0, max(x.size, 1), GRAIN)]
-    parts = [xp.zeros((), xp.float32)] * len(cuts)
+    cuts = [(i, part) for i, x in enumerate(flat) for part in cut(max(x.size, 1), GRAIN)]
+    parts = np.zeros(len(cuts), np.float32)
 
     def piece(k: int) -> None:
-        i, begin = cuts[k]
-        parts[k] = sum_sq(flat[i][begin : begin + GRAIN])
+        i, part = cuts[k]
+        parts[k] = sum_sq(flat[i][part])
 
     parallel_for(len(cuts), piece)
-    sums = xp.zeros(len(data), xp.float32)
-    for (i, _), part in zip(cuts, parts, strict=True):
-        sums[i] += part
+    sums = np.zeros(len(data), np.float32)
+    np.add.at(sums, [i for i, _ in cuts], parts)
     return sums
 
 
