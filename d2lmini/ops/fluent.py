@@ -159,9 +159,21 @@ def function_of(name: str, family: Family) -> Callable[..., Any]:
     return named(function, "d2lmini.ndarray", name, doc)
 
 
+def _power(name: str, family: Family) -> Callable[..., Any]:
+    """The function of a family with MXNet's names for the sides of a power."""
+    function = function_of(name, family)
+
+    def power(base: Any, exp: Any) -> Any:
+        return function(base, exp)
+
+    return named(power, function.__module__, name, function.__doc__ or "")
+
+
 #: The functions that `nd` and `sym` offer.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: function_of(name, family) for family in FAMILIES.values() for name in family.functions
+    name: _power(name, family) if family.name == "power" else function_of(name, family)
+    for family in FAMILIES.values()
+    for name in family.functions
 }
 
 
