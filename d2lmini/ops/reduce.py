@@ -35,7 +35,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
-from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
 
 #: The reductions that compiled programs join to other ops -> the ufunc that adds up.
 REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
@@ -168,29 +168,18 @@ def reduce_into(
 # -- the ops ---------------------------------------------------------------------------------------
 
 
-def _reduction(name: str, means: str, infer: Callable[..., Spec], **facts: Any) -> Op:
-    """Declare a reduction by the array's method of that name."""
-
-    def compute(
-        xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-    ):  # fmt: skip
-        axes = reduced_axes(axis, data.ndim, exclude)
-        return reduce_into(xp, data, axes, out, name, keepdims=keepdims)
-
-    compute.__doc__ = means
-    declared: Op = op(name, infer=infer, flops=reads_all, **facts)(compute)
-    return declared
+_reduction = partial(op, flops=reads_all)
 
 
-sum_ = _reduction(
-    "sum",
+@_reduction("sum", infer=reduction_rule("int64"), aliases=["sum_axis"])
+def sum_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Sum over `axis`; an empty sum is 0.
 
     >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
     [4.0, 6.0]
-    """,
-    reduction_rule("int64"), aliases=["sum_axis"],
-)  # fmt: skip
+    """
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "sum", keepdims=keepdims)
 
 
 @sum_.gradient(saves="data.shape")
@@ -198,7 +187,7 @@ def _(g, shape, *, axis, exclude):
     return spread(g, kept=kept_shape(shape, reduced_axes(axis, len(shape), exclude)), shape=shape)
 
 
-@op(infer=reduction_rule("float32"), flops=reads_all)
+@_reduction(infer=reduction_rule("float32"))
 def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
@@ -228,7 +217,11 @@ def _(g, shape, *, axis, exclude):
     return spread(share, kept=kept_shape(shape, axes), shape=shape)
 
 
-prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", reduction_rule("int64"))
+@_reduction("prod", infer=reduction_rule("int64"))
+def prod_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
+    """Product over `axis`; an empty product is 1."""
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "prod", keepdims=keepdims)
 
 
 @prod_.gradient(saves="data data.shape")
@@ -245,18 +238,21 @@ def _(g, data, shape, *, axis, exclude):
     return reshape_to(g, kept_shape(shape, axes)) * others
 
 
-max_ = _reduction(
-    "max",
+@_reduction("max", infer=reduction_rule("bool", of_nothing=False), aliases=["max_axis"])
+def max_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Largest element over `axis`; nan if there is a nan. MXNetError at the call for an empty axis.
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
-    """,
-    reduction_rule("bool", of_nothing=False), aliases=["max_axis"],
-)  # fmt: skip
-min_ = _reduction(
-    "min", "Smallest element over `axis`; otherwise as `max`.",
-    reduction_rule("bool", of_nothing=False), aliases=["min_axis"],
-)  # fmt: skip
+    """
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "max", keepdims=keepdims)
+
+
+@_reduction("min", infer=reduction_rule("bool", of_nothing=False), aliases=["min_axis"])
+def min_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
+    """Smallest element over `axis`; otherwise as `max`."""
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "min", keepdims=keepdims)
 
 
 @max_.gradient(saves="y data data.shape")
@@ -346,7 +342,7 @@ def _(g, y, data, shape, *, ord, axis):
 # -- without nan -----------------------------------------------------------------------------------
 
 
-@op(infer=reduction_rule("int64"), flops=reads_all)
+@_reduction(infer=reduction_rule("int64"))
 def nansum(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     axes = reduced_axes(axis, data.ndim, exclude)
