@@ -156,8 +156,7 @@ def load_state_dict(state: dict[str, Any]) -> None:
 
 def numpy_state_dict() -> dict[str, Any]:
     """The state of NumPy's global generator, as numbers, strings, lists and dicts."""
-    state = np.random.get_state(legacy=False)
-    assert isinstance(state, dict)
+    state: Any = np.random.get_state(legacy=False)
     inner = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state["state"].items()}
     return {**state, "state": inner}
 
