@@ -77,7 +77,7 @@ class Facts:
     same_shape        the inputs with the shape of the output, by name; True: all of them
     broadcasts        takes two arrays, of which one may be broadcast
     symbolic          Symbols have this op; MXNet refuses some updates there
-    optional          attributes -> names of the optional inputs that such a call uses: none
+    optional          attributes -> names of the optional inputs that such a call uses
     initial           input -> (name, arguments) of the initializer of the variable for that input
     auxiliary         inputs that training changes: auxiliary states, not arguments. Default: the
                       inputs that the op mutates
@@ -89,7 +89,7 @@ class Facts:
     output_dtypes     (attributes, dtype of data or None, number of outputs) -> their dtypes
     is_loss           the gradient does not depend on the gradient of the output
     draws             (**attributes, with `training`) -> whether a call of an op with `rng` draws
-                      random numbers: yes; only such a call takes a key
+                      random numbers; only such a call takes a key
     compute_in_float32  type characters of the dtypes that `compute` gets as float32 copies, see
                       `in_float32`
 
@@ -141,8 +141,16 @@ class Facts:
     integers: str = ""
 
     output_dtypes = staticmethod(dtype_attribute_or_data)
-    optional: Callable[[dict[str, Any]], tuple[str, ...]] = staticmethod(lambda attrs: ())
-    draws: Callable[..., bool] = staticmethod(lambda **attrs: True)
+
+    @staticmethod
+    def optional(attrs: dict[str, Any]) -> tuple[str, ...]:
+        """No optional inputs."""
+        return ()
+
+    @staticmethod
+    def draws(**attrs: Any) -> bool:
+        """Every call draws."""
+        return True
 
     @cached_property
     def same_shape(self) -> bool | tuple[str, ...]:
