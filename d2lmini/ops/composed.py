@@ -354,7 +354,7 @@ class Composed(Op):
         """The op of the gradients of the `wanted` inputs, from those of n outputs and from the kept
         values; counts: see `_count`, by default one each."""
         counts = counts or (1,) * len(self.keeps)
-        follows = self.rule == self.gradients
+        follows = self.rule in (None, self.gradients)
 
         def formula(*values: Any, **attrs: Any) -> Any:
             gs, rest = list(values[:n]), iter(values[n:])
