@@ -54,7 +54,7 @@ arrays of all steps in sequence. It processes chunks whose boundaries depend on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -269,7 +269,8 @@ def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) ->
     """
     chunks: list[list[tuple[int, int, int]]] = [[]]
     room = GRAIN
-    for i, size in enumerate([array.size for array in arrays]):
+    for i, array in enumerate(arrays):
+        size = array.size
         if size <= room:
             chunks[-1].append((i, 0, size))
             room -= size
@@ -310,19 +311,16 @@ def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     over_pieces(weights, body)
 
 
-def _places(steps: Sequence[UpdateStep]) -> Iterable[tuple[UpdateStep, int]]:
-    """Each step, and where its arrays begin in the sequence of all."""
-    return zip(steps, accumulate([step.width for step in steps], initial=0))
-
-
-def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
+def groups_of(steps: Sequence[UpdateStep], data: Iterable[Any]) -> list[tuple]:
     """The arrays of each step."""
-    return [tuple(data[at : at + step.width]) for step, at in _places(steps)]
+    rest = iter(data)
+    return [tuple(islice(rest, step.width)) for step in steps]
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
     """Weights, and what the ops of the steps change."""
-    return [at + i for step, at in _places(attrs["steps"]) for i in (0, *step.op.mutates)]
+    groups = zip(attrs["steps"], groups_of(attrs["steps"], count()))
+    return [places[i] for step, places in groups for i in (0, *step.op.mutates)]
 
 
 def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tuple:
