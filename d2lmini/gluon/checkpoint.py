@@ -43,8 +43,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from d2lmini import kvstore as kv
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError, callsite
@@ -210,7 +208,7 @@ class Checkpoint:
         if not isinstance(following, (float, type(None))):
             raise ValueError(f"Python's generator has {following!r:.100} in place of a number")
         random.setstate((version, tuple(numbers), following))
-        np.random.set_state(random_state.numpy_state_of(state["numpy"]))
+        random_state.set_numpy_state(state["numpy"])
         random_state.load_state_dict(state["random"])
 
     def _newest(self) -> int:

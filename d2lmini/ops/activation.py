@@ -58,9 +58,7 @@ def relu_backward(xp, g, output, *, out=None):
     return xp.multiply((output > 0).astype(g.dtype), g, out=out)
 
 
-@relu_backward.gradient(saves="output")
-def _(gg, output):
-    return relu_backward(gg, output), None
+relu_backward.gradient("output")(lambda gg, output: (relu_backward(gg, output), None))
 
 
 @pointwise("sigmoid", lambda g, y: sigmoid_backward(g, y), flops=13, onnx="Sigmoid")
@@ -100,12 +98,9 @@ def _(gg, g, output):
     return tanh_backward(gg, output), gg * g * output * -2
 
 
-def _gradient_of_softsign(g: Any, data: Any) -> Any:
-    scale = abs(data) + 1
-    return g / (scale * scale)
-
-
-@pointwise("softsign", _gradient_of_softsign, flops=3, onnx="Softsign")
+@pointwise(
+    "softsign", lambda g, data: g / (abs(data) + 1).square(), flops=3, onnx="Softsign"
+)  # fmt: skip
 def softsign(xp, data, *, out=None):
     """data / (1 + abs(data))."""
     scale = xp.abs(data)
@@ -165,9 +160,7 @@ def clip(xp, data, *, a_min: Number, a_max: Number, out=None):
     return minimum_scalar(xp, maximum_scalar(xp, data, a_min, out), a_max, out)
 
 
-@clip.gradient(saves="data")
-def _(g, data, *, a_min, a_max):
-    return g * ((data >= a_min) * (data <= a_max))
+clip.gradient("data")(lambda g, data, *, a_min, a_max: g * ((data >= a_min) * (data <= a_max)))
 
 
 # -- Activation -----------------------------------------------------------------------------------
@@ -226,9 +219,7 @@ def Activation(xp, data, *, act_type: str, out=None):
     return registry[act_type].compute(xp, data, out=out)
 
 
-@Activation.gradient(saves="y")
-def _(g, y, *, act_type):
-    return _RULES[act_type](g, y)
+Activation.gradient("y")(lambda g, y, *, act_type: _RULES[act_type](g, y))
 
 
 # -- LeakyReLU ------------------------------------------------------------------------------------

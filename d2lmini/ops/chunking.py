@@ -123,13 +123,10 @@ def plan(shape: Shape, axes: tuple[int, ...]) -> Chunks | None:
 
 
 def reduce(
-    data: np.ndarray,
-    axes: tuple[int, ...],
-    out: np.ndarray,
-    chunks: Chunks,
+    data: np.ndarray, axes: tuple[int, ...], out: np.ndarray, chunks: Chunks,
     body: Callable[[Any, tuple[int, ...], Any], Any],
     combine: Callable[[Any, tuple[int, ...], Any], Any],
-) -> None:
+) -> None:  # fmt: skip
     """Reduce `data` over `axes`, in `chunks`, into `out`, whose shape has 1 for every such axis.
 
     `body(block, axes, out)` reduces a block of the data; `combine` reduces the partial results of

@@ -19,8 +19,8 @@ a rule for shapes; a composed op has the formula alone:
 
 The kind of the values decides what a call of the formula gives:
 
-- `Local`: the result on arrays, one primitive after the other (`interpret`);
-- `Sketch`: the shape and dtype of the result (`infer_by_formula`);
+- `Local`: the result on arrays, one primitive after the other (`interpret`), or the shape and dtype
+  of the result (`infer_by_formula`);
 - `Taped`: the gradients of the inputs (`pull_back`), from the rules of the primitives;
 - `Written`: the graph of the formula (`graph/lower.py`).
 
@@ -90,42 +90,12 @@ def results_of(op: Op, values: Sequence[Any], attrs: dict[str, Any]) -> list[Any
     return list(found) if isinstance(found, (tuple, list)) else [found]
 
 
-# -- shapes ----------------------------------------------------------------------------------------
-
-
-class Sketch(FormulaValue):
-    """A value of which only shape and dtype are known."""
-
-    __slots__ = ("_spec",)
-
-    def __init__(self, spec: Spec):
-        self._spec = spec
-
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        specs: list[Any] = [None if x is None else x._spec for x in inputs]
-        found = [Sketch(spec) for spec in as_specs(op.infer(*specs, **attrs))]
-        return found[0] if len(found) == 1 else found
-
-
-def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
-    """The specs of the results of an op's formula, by the rules of its primitives."""
-    values = [None if spec is None else Sketch(spec) for spec in specs]
-    return [y._spec for y in results_of(op, values, attrs)]
-
-
-def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
-    """The same of a formula that is computed in float32: its outputs have the op's own dtypes."""
-    wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
-    outputs = as_specs(op.infer(*specs, **attrs))  # type: ignore[arg-type]
-    return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]
-
-
 # -- interpreting ----------------------------------------------------------------------------------
 
 
 class Local(FormulaValue):
-    """An array inside an op: the values on which a formula is interpreted."""
+    """An array inside an op: the values on which a formula is interpreted. Without a module `xp`
+    the array is a Spec: only shape and dtype are known."""
 
     __slots__ = ("array", "xp")
 
@@ -143,28 +113,44 @@ class Local(FormulaValue):
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
+        xp = inputs[0].xp
+        arrays: list[Any] = [None if x is None else x.array for x in inputs]
+        if xp is None:
+            found = [Local(xp, spec) for spec in as_specs(op.infer(*arrays, **attrs))]
+            return found[0] if len(found) == 1 else found
         if op.formula is not None:
             return op.formula(*inputs, **attrs)
-        xp = inputs[0].xp
-        arrays = [None if x is None else x.array for x in inputs]
         result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
         if isinstance(result, tuple):
             return [Local(xp, xp.asarray(part)) for part in result]
         return Local(xp, xp.asarray(result))
 
 
+def _results_on(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
+    values = [None if a is None else Local(xp, a) for a in arrays]
+    return [y.array for y in results_of(op, values, attrs)]
+
+
+def infer_by_formula(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
+    """The specs of the results of an op's formula, by the rules of its primitives."""
+    return _results_on(op, None, specs, attrs)
+
+
+def rounded_specs(op: Op, specs: Sequence[Spec | None], attrs: dict) -> list[Spec]:
+    """The same of a formula that is computed in float32: its outputs have the op's own dtypes."""
+    wide = [spec and Spec(spec.shape, widened(op, spec.dtype)) for spec in specs]
+    outputs = as_specs(op.infer(*specs, **attrs))  # type: ignore[arg-type]
+    return [*outputs, *infer_by_formula(op, wide, attrs)[len(outputs) :]]
+
+
 def interpret(op: Op, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any]:
     """The results of the formula on arrays, one primitive after the other."""
     if not needs_copies(op, [a for a in arrays if a is not None]):
-        values = [None if a is None else Local(xp, a) for a in arrays]
-        return [y.array for y in results_of(op, values, attrs)]
+        return _results_on(op, xp, arrays, attrs)
     wide = [a if a is None else a.astype(widened(op, a.dtype), copy=False) for a in arrays]
-    values = [None if a is None else Local(xp, a) for a in wide]
     specs = rounded_specs(op, [a if a is None else Spec(a.shape, a.dtype) for a in arrays], attrs)
-    return [
-        y.array.astype(spec.dtype, copy=False)
-        for y, spec in zip(results_of(op, values, attrs), specs, strict=True)
-    ]
+    found = zip(_results_on(op, xp, wide, attrs), specs, strict=True)
+    return [y.astype(spec.dtype, copy=False) for y, spec in found]
 
 
 # -- differentiating -------------------------------------------------------------------------------
@@ -273,12 +259,10 @@ class Composed(Op):
         is_constant = rules.pop("grad", self) is None
         super().__init__(compute, name, outputs=outputs, grad=None, **rules)
         self.simple = outputs == 1 and not self.injects
-        self.saves = self.input_names
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
-        self.rule_of_its_own: Any = None
         self.is_gradient = False
-        self._backward_op = cache(self._make_backward_op)
+        self.backward_op = cache(self._make_backward_op)
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
     def kernel_for(self, kind: str) -> Kernel:
@@ -299,22 +283,12 @@ class Composed(Op):
 
     # -- the gradient ------------------------------------------------------------------------------
 
-    def gradient(self, saves: str = "") -> Callable[[Callable], Callable]:
-        """Attach a rule in place of the one that follows from the formula, because it needs less:
-        a function of values `(g, *saved, **attrs)`, composed too. `saves` names inputs and "y"."""
-        attach = super().gradient(saves)
-
-        def attach_rule(rule: Callable) -> Callable:
-            attach(rule)
-            self.rule_of_its_own, self.rule = rule, self.gradients
-            return rule
-
-        return attach_rule
-
     def gradients(
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
-        """The gradients of the inputs, by one call of a composed op."""
+        """The gradients of the inputs, by one call of a composed op: of the rule that `gradient`
+        attached, because it needs less, or of the one that follows from the formula. `saves` names
+        inputs and "y", no parts of them."""
         grads: list[Any] = [None] * len(self.input_names)
         gs = [x for x in g if x is not None] if isinstance(g, (list, tuple)) else [g]
         wanted = self._wanted(attrs, needs)
@@ -338,15 +312,12 @@ class Composed(Op):
     ) -> tuple[Composed, list[Any], dict[str, Any]]:  # fmt: skip
         """The op of the gradient, its inputs and its attributes."""
         values = list(gs)
-        # The mode and the random key are those of the forward pass.
-        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
-        for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
-            if part is not None:
-                facts[f"kept{i}"] = kept
-            elif kept is not None:
+        for kept in saved:
+            if kept is not None:
                 values += kept if isinstance(kept, (list, tuple)) else [kept]
-        if facts:
-            attrs = {**self._own(attrs), **facts}
+        if self.injects:  # the mode is that of the forward pass
+            modes = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
+            attrs = {**self._own(attrs), **modes}
         op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
         return op, values, attrs
 
@@ -371,58 +342,46 @@ class Composed(Op):
     def _specs_of(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The specs of a call's inputs, and its attributes, as in training."""
         inputs, attrs = self.bind(args, kwargs)
-        modes = {"training": True, "rng": None}
-        return tuple([x._spec for x in inputs]), {**attrs, **{k: modes[k] for k in self.injects}}
+        return tuple([x._spec for x in inputs]), {**attrs, **dict.fromkeys(self.injects, True)}
 
     def _own(self, attrs: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in attrs.items() if k not in self.injects}
 
     # -- the op of the gradient --------------------------------------------------------------------
 
-    def backward_op(
-        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] | None = None
+    def _make_backward_op(
+        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...] = ()
     ) -> Composed:
         """The op of the gradients of the `wanted` inputs, from those of n outputs and from the kept
-        values; counts: see `_count`."""
-        return self._backward_op(n, wanted, counts or (1,) * len(self.keeps))
+        values; counts: see `_count`, by default one each."""
+        counts = counts or (1,) * len(self.keeps)
+        follows = self.rule in (None, self.gradients)
 
-    def _make_backward_op(
-        self, n: int, wanted: tuple[bool, ...], counts: tuple[int, ...]
-    ) -> Composed:
         def formula(*values: Any, **attrs: Any) -> Any:
             gs, rest = list(values[:n]), iter(values[n:])
-            saved: list[Any] = []
-            for i, ((_, part), count) in enumerate(zip(self.keeps, counts)):
-                if part is not None:
-                    saved.append(attrs[f"kept{i}"])
-                elif count < 0:
-                    saved.append([next(rest) for _ in range(-count)])
-                else:
-                    saved.append(next(rest) if count else None)
-            if self.rule_of_its_own is None:
-                own = {name: attrs[name] for name in self.attr_names}
-                own |= {name: attrs[f"forward_{name}"] for name in self.injects}
+            saved: list[Any] = [
+                [next(rest) for _ in range(-count)] if count < 0 else next(rest) if count else None
+                for count in counts
+            ]
+            own: dict[str, Any] = {
+                name: attrs[f"forward_{name}" if name in self.injects else name]
+                for name in ((*self.attr_names, *self.injects) if follows else self.rule_attrs)
+            }
+            if follows:
                 grads: Any = pull_back(self, gs, saved, wanted, own)
             else:
-                own = {
-                    name: attrs[f"forward_{name}" if name in self.injects else name]
-                    for name in self.rule_attrs
-                }
-                if self.selective:
-                    own["needs"] = wanted
-                grads = self.rule_of_its_own(gs[0] if n == 1 else gs, *saved, **own)
+                own |= {"needs": wanted} if self.selective else {}
+                grads = self.rule(gs[0] if n == 1 else gs, *saved, **own)
                 grads = grads if isinstance(grads, (tuple, list)) else (grads,)
             found = tuple([grad for grad, is_wanted in zip(grads, wanted) if is_wanted])
             return found if len(found) > 1 else found[0]
 
         formula.__doc__ = f"The gradient of {self.name}."
-        facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
-        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects])
         inputs = [f"g{i}" for i in range(n)]
-        for (place, part), count in zip(self.keeps, counts):
+        for (place, _), count in zip(self.keeps, counts):
             name = "y" if place == Y else self.input_names[place]
-            if part is None:
-                inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
+            inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
 
         def infer(*specs: Spec, **attrs: Any) -> Any:
             # A gradient is like the input, where this was kept, else as the rule makes it.
@@ -477,7 +436,7 @@ class Runner:
             attrs = {**op.defaults, **attrs}
         mode = attrs.get("training")
         program = self.programs.get(mode) if xp is np else None
-        if program is None or attrs.get("rng") is not None:
+        if program is None:
             results = self._interpret(xp, arrays, attrs)
             if results is not None:
                 return op.settle(xp, arrays, attrs, results, out)
@@ -492,8 +451,6 @@ class Runner:
     def _interpret(self, xp: Any, arrays: Sequence[Any], attrs: dict) -> list[Any] | None:
         """The results of the formula; None if a program is to compute them."""
         op = self.op
-        if attrs.get("rng") is not None:
-            return interpret(op, xp, arrays, attrs)
         if xp is not np:  # a program takes fewer launches; a task knows on which GPU
             return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
         size = max([a.size for a in arrays if a is not None])

@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from math import copysign
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,7 @@ class Op(Facts):
     signed_zeros           an attribute may be -0.0, which differs from 0.0 but is equal to it
     infer                  (*specs, **attrs) -> Spec or list of Specs; raises on bad input
     elementwise            each output element depends only on the input elements at its place
-    simple                 one output, no mutated input, no arguments supplied at run time, and not
-                           declared with `reads_out`: the result depends on what `out` held
+    simple                 one output, no mutated input, no arguments supplied at run time
     pointwise              elementwise and simple; on tiny arrays the op takes the fast path
     ufunc                  the single NumPy ufunc equal to the op on floating arrays, or None; on
                            tiny arrays the fast path calls the ufunc itself
@@ -172,8 +172,8 @@ class Op(Facts):
                            None for a call that draws nothing (`Facts.draws`)
     mutates                inputs that `compute` also changes, declared by name; or a function
                            (number of inputs, attributes) -> their positions
-    rule, saves            gradient rule and the values it needs kept; rule None: no gradient
-    keeps                  `saves` parsed: (position of the input, or Y; attribute or None)
+    rule                   gradient rule; None: no gradient
+    keeps                  what the rule needs: (position of the input, or Y; attribute or None)
     rule_attrs             attributes that the rule reads
     selective, placing     the rule takes `needs`, takes `places` (see `gradient`)
     """
@@ -184,7 +184,7 @@ class Op(Facts):
         "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
         "elementwise", "flops", "infer", "injects", "input_names", "keeps", "kernels", "mutates",
         "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "placing", "rule_attrs", "saves", "selective", "signed_zeros", "simple",
+        "placing", "rule_attrs", "selective", "signed_zeros", "simple",
         "takes_out", "ufunc", "variadic", "__dict__",
     )  # fmt: skip
 
@@ -192,19 +192,12 @@ class Op(Facts):
     formula: Any = None
 
     def __init__(
-        self,
-        compute: Callable[..., Any],
-        name: str,
-        aliases: Sequence[str] = (),
-        infer: Callable[..., Any] | None = None,
-        flops: float | Callable[..., float] = 1.0,
-        elementwise: bool = False,
-        outputs: int | Callable[..., int] = 1,
-        mutates: Sequence[str] | Callable[..., Sequence[int]] = (),
-        grad: Any = _MISSING,
-        reads_out: bool = False,
+        self, compute: Callable[..., Any], name: str, aliases: Sequence[str] = (),
+        infer: Callable[..., Any] | None = None, flops: float | Callable[..., float] = 1.0,
+        elementwise: bool = False, outputs: int | Callable[..., int] = 1,
+        mutates: Sequence[str] | Callable[..., Sequence[int]] = (), grad: Any = _MISSING,
         **facts: Any,
-    ):
+    ):  # fmt: skip
         signature = signature_of(compute)
         keywords, given = signature.words, signature.defaults
         self.variadic = signature.variadic
@@ -215,7 +208,7 @@ class Op(Facts):
         self.random = "rng" in keywords
         self.injects = tuple(k for k in keywords if k in ("rng", "training"))
         plain = not compute.__code__.co_flags & 0x08  # CO_VARKEYWORDS: its attributes are **attrs
-        self.simple = plain and not self.injects and not mutates and outputs == 1 and not reads_out
+        self.simple = plain and not self.injects and not mutates and outputs == 1
         self.attr_names = tuple(k for k in keywords if k not in ("out", "rng", "training"))
         self.defaults = Bound((k, given[k]) for k in self.attr_names if k in given)
         self.required = tuple(k for k in self.attr_names if k not in given)
@@ -249,7 +242,6 @@ class Op(Facts):
         self.rule = grad
         self.rule_attrs: tuple[str, ...] = ()
         self.selective = self.placing = False
-        self.saves: tuple[str, ...] = ()
         self.keeps: tuple[tuple[int, str | None], ...] = ()
         self.__doc__ = compute.__doc__
 
@@ -298,8 +290,7 @@ class Op(Facts):
             self.placing = "places" in asked
             self.rule_attrs = tuple(k for k in asked if k not in ("needs", "places"))
             self.rule = rule
-            self.saves = tuple(saves.split())
-            self.keeps = tuple(self._place_of(name) for name in self.saves)
+            self.keeps = tuple(self._place_of(name) for name in saves.split())
             return rule
 
         return attach
@@ -395,7 +386,7 @@ class Op(Facts):
             return inputs, extra
         inputs = list(args[: len(self.input_names)])
         # An omitted optional input leaves its position to the attributes.
-        while len(inputs) > self.n_required and not _is_input(inputs[-1]):
+        while len(inputs) > self.n_required and not isinstance(inputs[-1], (Value, NoneType)):
             inputs.pop()
         extra = args[len(inputs) :]
         for name in self.input_names[: len(inputs)]:
@@ -427,7 +418,9 @@ class Op(Facts):
                     if value in (None, False, "None", "False"):  # as MXNet's layers say it
                         continue
                     raise self._misused(f"argument {name!r} is left out of d2lmini")
-                if name in ("ctx", "attr", "__layout__") or self._ignores(value):
+                # As in MXNet, an op without attributes reads none: nd.exp(x, axis=1) is nd.exp(x).
+                reads_none = not (self.attr_names or self.variadic or isinstance(value, Value))
+                if name in ("ctx", "attr", "__layout__") or reads_none:
                     continue
                 raise self._misused(f"unknown argument {name!r}")
             attrs[name] = self._convert(name, value)
@@ -438,11 +431,6 @@ class Op(Facts):
 
     def _misused(self, problem: str) -> ArgumentTypeError:
         return ArgumentTypeError(f"{self.name}: {problem}; usage: {self.usage}")
-
-    def _ignores(self, value: Any) -> bool:
-        """May a call name anything and give this value? As in MXNet, an op without attributes reads
-        none: nd.exp(x, axis=1) is nd.exp(x)."""
-        return not (self.attr_names or self.variadic or isinstance(value, Value))
 
     def _convert(self, name: str, value: Any) -> Any:
         converter = self.converters.get(name)
@@ -520,21 +508,17 @@ def find_op(name: str) -> Op:
     return registry[name]
 
 
-def declare_op(declared: Any) -> Any:
-    """Enter an op in the registry under each of its names; returns the op."""
-    for op_name in (declared.name, *declared.aliases):
-        assert op_name not in registry, f"op {op_name} is declared twice"
-        registry[op_name] = declared
-    return declared
-
-
 def declaring(make: Callable[..., Op], name: Any, rules: dict[str, Any]) -> Any:
     """The decorator that declares the op make(function, name, **rules), named like the function if
-    it has no name; used without arguments (`@op`), `name` is the function."""
+    it has no name, under each of its names; used without arguments (`@op`), `name` is the
+    function."""
 
     def declare(function: Callable[..., Any]) -> Op:
-        own = name if isinstance(name, str) else function.__name__
-        return declare_op(make(function, own, **rules))  # type: ignore[no-any-return]
+        declared = make(function, name if isinstance(name, str) else function.__name__, **rules)
+        for op_name in (declared.name, *declared.aliases):
+            assert op_name not in registry, f"op {op_name} is declared twice"
+            registry[op_name] = declared
+        return declared
 
     return declare(name) if callable(name) else declare
 
@@ -585,7 +569,3 @@ def with_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
     """`shape` with `sizes` in the place of `axis`; without sizes the axis is dropped."""
     axis %= len(shape)
     return (*shape[:axis], *sizes, *shape[axis + 1 :])
-
-
-def _is_input(value: Any) -> bool:
-    return value is None or isinstance(value, Value)

@@ -116,13 +116,8 @@ def arange(
     return xp.repeat(values, repeat) if repeat != 1 else values
 
 
-def _of_linspace(*, start: float, stop: float, num: int, endpoint: bool, dtype: Any) -> Spec:
-    if num < 0:
-        raise MXNetError(f"num must be 0 or more, got {num}")
-    return Spec((num,), dtype)
-
-
-@op("_linspace", infer=_of_linspace, grad=None, in_mxnet=True)
+@op("_linspace", infer=lambda *, num, dtype, **_: _of_shape(shape=(num,), dtype=dtype), grad=None,
+    in_mxnet=True)  # fmt: skip
 def linspace(
     xp, *, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = "float32"
 ):

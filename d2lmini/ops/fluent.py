@@ -131,15 +131,6 @@ def _operator(symbol: str, family: Family, reverse: bool = False) -> Callable:
     return method
 
 
-def _in_place(function: Callable[..., Any]) -> Callable:
-    """A method for `self OP= other`: the function, with `self` as the output."""
-
-    def method(self: Any, other: Any) -> Any:
-        return function(self, other, out=self)
-
-    return method
-
-
 def function_of(name: str, family: Family) -> Callable[..., Any]:
     """The function of two values, of a value and a number, or of two numbers."""
     pair_op, scalar_op, reflected_op = family.broadcast, family.scalar, family.reflected
@@ -195,7 +186,8 @@ def _add_operators(cls: type) -> None:
         if not family.truth:
             setattr(cls, f"__r{name}__", _operator(symbol, family, reverse=True))
             if name != "pow":  # as in MXNet, x **= 2 makes a new array
-                setattr(cls, f"__i{name}__", _in_place(function_of(symbol + "=", family)))
+                function = function_of(symbol + "=", family)
+                setattr(cls, f"__i{name}__", lambda x, y, function=function: function(x, y, out=x))
 
 
 _add_operators(Fluent)

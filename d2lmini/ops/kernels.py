@@ -112,28 +112,17 @@ def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Cal
     def run_wide(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
         wide = [widen(x) for x in arrays]
         own = {k: widened(op, v) if isinstance(v, np.dtype) else v for k, v in attrs.items()}
-        if out is None:
-            results = kernel(xp, *wide, **own)
-            places: Any = None
-        else:
-            results = places = _each(widen, out)
-            kernel(xp, *wide, out=places, **own)
+        results = kernel(xp, *wide, **own)
         for i in op.mutated(len(arrays), {**op.defaults, **attrs}):
             if wide[i] is not arrays[i]:
                 arrays[i][...] = wide[i]
+        several = isinstance(results, (tuple, list))
+        results = results if several else (results,)
         if out is None:
-            dtypes = iter([spec.dtype for spec in specs])
-            return _each(lambda y: y.astype(next(dtypes), copy=False), results)
-        for place, result in zip(*[x if isinstance(x, tuple) else (x,) for x in (out, results)]):
-            if place is not result:
-                xp.copyto(place, result, casting="same_kind")
+            found = [y.astype(spec.dtype, copy=False) for y, spec in zip(results, specs)]
+            return tuple(found) if several else found[0]
+        for place, result in zip(out if several else (out,), results):
+            xp.copyto(place, result, casting="same_kind")
         return out
 
     return run_wide
-
-
-def _each(function: Callable[[Any], Any], arrays: Any) -> Any:
-    """The function of an array, or of each of several."""
-    if isinstance(arrays, (tuple, list)):
-        return tuple([function(x) for x in arrays])
-    return function(arrays)

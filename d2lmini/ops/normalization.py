@@ -52,9 +52,9 @@ def normalize(x: Any, gamma: Any, beta: Any, axes: Shape, eps: float) -> tuple[A
 
 
 def normalize_backward(
-    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any = (True, True, True)
+    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shape: Shape
 ) -> tuple[Any, Any, Any]:
-    """dx, dgamma and dbeta; None for those that are not needed.
+    """dx, and dgamma and dbeta in the shape of the parameters; None for those that are not needed.
 
     Where gamma is shared by all that a mean is taken over, it multiplies last, and dgamma and dbeta
     are made of the sums that dx needs.
@@ -69,12 +69,11 @@ def normalize_backward(
     slope = (gh * centered).sum(axis=axes, keepdims=True) * inverse
     dx = gh - centered * (slope * inverse * (1 / n)) - total * (1 / n)
     of_gamma, of_beta = (slope, total) if is_shared else (g * centered * inverse, g)
-    sum_to = registry["_sum_to"]
-    return (
-        dx * scale if needs[0] else None,
-        sum_to(of_gamma, shape=gamma.shape) if needs[1] else None,
-        sum_to(of_beta, shape=gamma.shape) if needs[2] else None,
+    dgamma, dbeta = (
+        reshape_to(registry["_sum_to"](part, shape=gamma.shape), shape) if is_needed else None
+        for part, is_needed in zip((of_gamma, of_beta), needs[1:])
     )
+    return dx * scale if needs[0] else None, dgamma, dbeta
 
 
 def along(axis: int, x: Any, *vectors: Any) -> list[Any]:
@@ -82,13 +81,6 @@ def along(axis: int, x: Any, *vectors: Any) -> list[Any]:
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
     return [reshape_to(v, tuple(shape)) for v in vectors]
-
-
-def _like(parameters: Any, grads: Any) -> list[Any]:
-    """The gradients in the shapes of the parameters."""
-    return [
-        g if g is None else reshape_to(g, p.shape) for p, g in zip(parameters, grads, strict=True)
-    ]
 
 
 # -- LayerNorm, InstanceNorm and GroupNorm ---------------------------------------------------------
@@ -126,8 +118,7 @@ def LayerNorm(data, gamma, beta, *, axis: int = -1, eps: float = 1e-5):
 @LayerNorm.gradient(saves="data gamma beta")
 def _(g, data, gamma, beta, *, axis, eps, needs):
     (scale,) = along(axis, data, gamma)
-    dx, *rest = normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs)
-    return dx, *_like((gamma, beta), rest)
+    return normalize_backward(g, data, scale, (axis % data.ndim,), eps, needs, gamma.shape)
 
 
 LayerNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, attrs["axis"]))
@@ -146,11 +137,6 @@ def _infer_groups(data: Spec, gamma: Spec, beta: Spec, *, num_groups: Any = None
     return data
 
 
-def _per_group(gamma: Shape, view: Shape) -> Shape:
-    """The shape of gamma on the view: one number per group or per channel."""
-    return (1, view[1], 1 if gamma == (view[1],) else view[2], 1)
-
-
 @composed(
     infer=_infer_groups, flops=8, same_shape=("data",), mxnet_outputs=3,
     left_out=("output_mean_var",),
@@ -163,7 +149,8 @@ def GroupNorm(data, gamma, beta, *, num_groups: int = 1, eps: float = 1e-5):
     """
     N, C = data.shape[:2]
     view = (N, num_groups, C // num_groups, prod(data.shape[2:]))
-    scale, shift = (reshape_to(v, _per_group(v.shape, view)) for v in (gamma, beta))
+    # One number per group or per channel.
+    scale, shift = (reshape_to(v, (1, num_groups, v.size // num_groups, 1)) for v in (gamma, beta))
     y = normalize(reshape_to(data, view), scale, shift, (2, 3), eps)[0]
     return reshape_to(y, data.shape)
 
@@ -191,8 +178,8 @@ def InstanceNorm(data, gamma, beta, *, eps: float = 1e-3):
 @InstanceNorm.gradient(saves="data gamma")
 def _(g, data, gamma, *, eps, needs):
     (scale,) = along(1, data, gamma)
-    dx, *rest = normalize_backward(g, data, scale, tuple(range(2, data.ndim)), eps, needs)
-    return dx, *_like((gamma, gamma), rest)
+    axes = tuple(range(2, data.ndim))
+    return normalize_backward(g, data, scale, axes, eps, needs, gamma.shape)
 
 
 InstanceNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, 1))
@@ -216,16 +203,6 @@ def _infer_batch_norm(
         moving_mean=moving_mean, moving_var=moving_var,
     )  # fmt: skip
     return [data, gamma, gamma]
-
-
-def _find_mutated(n: int, attrs: dict[str, Any]) -> tuple[int, ...]:
-    """The moving statistics are mutated in training; otherwise they are only read."""
-    return (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
-
-
-def moved(moving: Any, batch: Any, momentum: float) -> Any:
-    """The moving statistic after a batch."""
-    return moving * momentum + batch.astype(moving.dtype, copy=False) * (1 - momentum)
 
 
 def finish(xp: Any, inputs: Any, results: Any, attrs: dict[str, Any]) -> None:
@@ -253,8 +230,11 @@ def normalized_batch(data, gamma, beta, *, eps: float, fix_gamma: bool, axis: in
 
 
 @composed(
-    infer=_infer_batch_norm, flops=8, mutates=_find_mutated, finish=finish, extra=2,
-    same_shape=("data",),
+    infer=_infer_batch_norm, flops=8, finish=finish, extra=2, same_shape=("data",),
+    # The moving statistics, in training; otherwise they are only read.
+    mutates=lambda n, attrs: (
+        (3, 4) if attrs.get("training", True) and not attrs["use_global_stats"] else ()
+    ),
     auxiliary=("moving_mean", "moving_var"), constants=("moving_mean", "moving_var"),
     initial={"moving_mean": ("zero", {}), "moving_var": ("one", {})},
     free_dtypes=("gamma", "beta", "moving_mean", "moving_var"), float32_parameters=True,
@@ -283,7 +263,10 @@ def BatchNorm(
     if training and not use_global_stats:
         y, mean, var = _normalize_batch(data, gamma, beta, axis, eps, fix_gamma)
         olds = along(axis, data, moving_mean, moving_var)
-        news = [moved(old, now, momentum) for old, now in zip(olds, (mean, var))]
+        news = [
+            old * momentum + now.astype(old.dtype, copy=False) * (1 - momentum)
+            for old, now in zip(olds, (mean, var))
+        ]
         found = [reshape_to(x, gamma.shape) for x in (mean, (var + eps).rsqrt(), *news)]
         return y, *found
     inverse = (moving_var + eps).rsqrt()
@@ -301,12 +284,11 @@ def _(g, y, data, gamma, beta, *, eps, fix_gamma, use_global_stats, axis, traini
     axes = other_axes(data, axis)
     (scale,) = along(axis, data, gamma.ones_like() if fix_gamma else gamma)
     if training and not use_global_stats:
-        dx, *rest = normalize_backward(g, data, scale, axes, eps, needs)
+        dx, dgamma, dbeta = normalize_backward(g, data, scale, axes, eps, needs, gamma.shape)
     else:
         mean, inverse = along(axis, data, y[1], y[2])
         dx = g * (scale * inverse)
-        rest = [(g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)]
-    dgamma, dbeta = _like((gamma, beta), rest)
+        dgamma, dbeta = (g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)
     return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None
 
 

@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import ArgumentValueError, MXNetError
-from d2lmini.base.dtypes import is_float
 from d2lmini.device.parallel import parallel_for
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
 from d2lmini.ops.chunking import place
@@ -44,15 +43,10 @@ from d2lmini.ops.reduce import reduced_axes
 _FLOPS = 20.0
 
 
-def _floating(dtype: Any) -> np.dtype:
-    dtype = np.dtype(dtype)
-    if not is_float(dtype):
-        raise MXNetError(f"dtype {dtype} is not floating; use float16, float32 or float64")
-    return dtype
-
-
 def _of_shape(*, shape: Shape, dtype: Any, **_attrs: Any) -> Spec:
-    return Spec(_known(shape), _floating(dtype))
+    spec = Spec(_known(shape), dtype)
+    check_float(spec)
+    return spec
 
 
 def _known(shape: Shape) -> Shape:
@@ -122,7 +116,7 @@ def _categories(
 ) -> list[Spec]:
     if not data.shape:
         raise MXNetError("data must be (..., K) probabilities, got shape ()")
-    _floating(data.dtype)
+    check_float(data)
     result = (data.shape[:-1] + tuple(shape)) or (1,)
     indices = Spec(result, dtype)
     return [indices, Spec(result, data.dtype)] if get_prob else [indices]
@@ -283,11 +277,10 @@ def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) ->
     return data
 
 
-def _drops(*, p: float, mode: str, training: bool, **_: Any) -> bool:
-    return p > 0 and (training or mode == "always")
-
-
-@op(infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2, draws=_drops)
+@op(
+    infer=_infer_dropout, flops=4, same_shape=True, mxnet_outputs=2,
+    draws=lambda *, p, mode, training, **_: p > 0 and (training or mode == "always"),
+)  # fmt: skip
 def Dropout(
     xp, data, *, p: float = 0.5, mode: str = "training", axes: Shape = (),
     cudnn_off: bool | None = False, rng, training, out=None,
@@ -332,6 +325,4 @@ def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
     return y
 
 
-@dropped.gradient()
-def _(g, *, p, axes, key):
-    return dropped(g, p=p, axes=axes, key=key)
+dropped.gradient()(lambda g, *, p, axes, key: dropped(g, p=p, axes=axes, key=key))

@@ -27,7 +27,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
-from operator import index
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,15 +47,11 @@ class Key(NamedTuple):
     def generator(self, piece: int) -> np.random.Generator:
         """The stream of one piece of the operation's output."""
         if "random" not in vars(np):
-            _import_random()
+            # NumPy imports it at first use, which a fork must not interrupt.
+            with forks.importing:
+                import numpy.random  # noqa: F401
         sequence = np.random.SeedSequence((*self, piece))
         return np.random.Generator(np.random.SFC64(sequence))
-
-
-def _import_random() -> None:
-    """Import numpy.random, which NumPy does at first use, and which a fork must not interrupt."""
-    with forks.importing:
-        import numpy.random  # noqa: F401
 
 
 class _State:
@@ -83,13 +79,12 @@ class _ThreadState(threading.local):
 _thread_state = _ThreadState()
 
 
-def seed(seed_state: int, ctx: Context | str = "all") -> None:
+def seed(seed_state: Any, ctx: Context | str = "all") -> None:
     """Restart the streams from `seed_state`, for one context or for all. ValueError for a seed that
     is no whole number."""
-    try:
-        number = index(seed_state)
-    except TypeError:
-        raise ValueError(f"seed_state must be int, got {seed_state!r}") from None
+    if not isinstance(seed_state, Integral):
+        raise ValueError(f"seed_state must be int, got {seed_state!r}")
+    number = int(seed_state)
     with _state.lock:
         if ctx == "all":
             _state.default = number
@@ -161,21 +156,17 @@ def load_state_dict(state: dict[str, Any]) -> None:
 
 def numpy_state_dict() -> dict[str, Any]:
     """The state of NumPy's global generator, as numbers, strings, lists and dicts."""
-    state = np.random.get_state(legacy=False)
-    assert isinstance(state, dict)
+    state: Any = np.random.get_state(legacy=False)
     inner = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state["state"].items()}
     return {**state, "state": inner}
 
 
-def numpy_state_of(state: dict[str, Any]) -> dict[str, Any]:
-    """The argument for NumPy's `set_state`, from a `numpy_state_dict`. ValueError for a position
-    outside of the key, where NumPy would read beyond its memory."""
+def set_numpy_state(state: dict[str, Any]) -> None:
+    """Continue from the state that `numpy_state_dict` returned. ValueError for a position outside
+    of the key, where NumPy would read beyond its memory."""
     if not 0 <= state["state"].get("pos", 0) <= len(state["state"].get("key", ())):
         raise ValueError(f"the position {state['state']['pos']} is outside of the key")
-    inner = {
-        k: np.array(v, np.uint32) if isinstance(v, list) else v for k, v in state["state"].items()
-    }
-    return {**state, "state": inner}
+    np.random.set_state(state)
 
 
 @scope

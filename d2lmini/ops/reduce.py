@@ -35,7 +35,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
-from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op
+from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op
 
 #: The reductions that compiled programs join to other ops -> the ufunc that adds up.
 REDUCTIONS = {"sum": "add", "mean": "add", "_sum_to": "add", "max": "maximum", "min": "minimum"}
@@ -134,18 +134,18 @@ def ends_short(x: Any, axes: tuple[int, ...]) -> bool:
 def reduce_into(
     xp: Any, data: Any, axes: tuple[int, ...], out: Any, method: str, acc: Any = None,
     prepare: Callable[[Any], Any] | None = None, finish: Callable[[Any], Any] | None = None,
-    keepdims: bool = False,
+    keepdims: bool = False, of_bool: str = "int64",
 ) -> Any:  # fmt: skip
     """out = finish(prepare(data).method() over axes), in chunks where data is large; returns out.
 
-    Without `out` the result is a new array of data's dtype, or of int64 for sums and products of
+    Without `out` the result is a new array of data's dtype, or `of_bool` for sums and products of
     bool. `acc` is the accumulation dtype (default: out's, but float32 for float16); `prepare` maps
     a block of the data; `finish` changes the total in place before the conversion to out's dtype.
     """
     if out is None:
         counts = data.dtype.kind == "b" and method in ("sum", "prod")
         shape = reduced_shape(data.shape, axes, keepdims)
-        out = xp.empty(shape, np.int64 if counts else data.dtype)
+        out = xp.empty(shape, of_bool if counts else data.dtype)
     if acc is None:
         is_half_total = out.dtype.char == "e" and method in ("sum", "prod")
         acc = np.float32 if is_half_total else out.dtype
@@ -168,29 +168,18 @@ def reduce_into(
 # -- the ops ---------------------------------------------------------------------------------------
 
 
-def _reduction(name: str, means: str, infer: Callable[..., Spec], **facts: Any) -> Op:
-    """Declare a reduction by the array's method of that name."""
-
-    def compute(
-        xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None
-    ):  # fmt: skip
-        axes = reduced_axes(axis, data.ndim, exclude)
-        return reduce_into(xp, data, axes, out, name, keepdims=keepdims)
-
-    compute.__doc__ = means
-    declared: Op = op(name, infer=infer, flops=reads_all, **facts)(compute)
-    return declared
+_reduction = partial(op, flops=reads_all)
 
 
-sum_ = _reduction(
-    "sum",
+@_reduction("sum", infer=reduction_rule("int64"), aliases=["sum_axis"])
+def sum_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Sum over `axis`; an empty sum is 0.
 
     >>> nd.sum(nd.array([[1, 2], [3, 4]]), axis=0).asnumpy().tolist()
     [4.0, 6.0]
-    """,
-    reduction_rule("int64"), aliases=["sum_axis"],
-)  # fmt: skip
+    """
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "sum", keepdims=keepdims)
 
 
 @sum_.gradient(saves="data.shape")
@@ -198,7 +187,7 @@ def _(g, shape, *, axis, exclude):
     return spread(g, kept=kept_shape(shape, reduced_axes(axis, len(shape), exclude)), shape=shape)
 
 
-@op(infer=reduction_rule("float32"), flops=reads_all)
+@_reduction(infer=reduction_rule("float32"))
 def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Mean over `axis`; nan if empty. Integers are truncated towards zero; bool gives float32.
 
@@ -208,15 +197,15 @@ def mean(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool =
     [1.5, 3.5]
     """
     axes = reduced_axes(axis, data.ndim, exclude)
-    if out is None:
-        dtype = np.float32 if data.dtype.kind == "b" else data.dtype
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), dtype)
     count = prod(data.shape[a] for a in axes)
     if data.dtype.kind == "f":
         acc, n = None, count or np.nan
     else:
         acc, n = np.float64, max(count, 1)
-    return reduce_into(xp, data, axes, out, "sum", acc, finish=lambda t: xp.divide(t, n, out=t))
+    return reduce_into(
+        xp, data, axes, out, "sum", acc, finish=lambda t: xp.divide(t, n, out=t),
+        keepdims=keepdims, of_bool="float32",
+    )  # fmt: skip
 
 
 @mean.gradient(saves="data.shape")
@@ -228,7 +217,11 @@ def _(g, shape, *, axis, exclude):
     return spread(share, kept=kept_shape(shape, axes), shape=shape)
 
 
-prod_ = _reduction("prod", "Product over `axis`; an empty product is 1.", reduction_rule("int64"))
+@_reduction("prod", infer=reduction_rule("int64"))
+def prod_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
+    """Product over `axis`; an empty product is 1."""
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "prod", keepdims=keepdims)
 
 
 @prod_.gradient(saves="data data.shape")
@@ -245,18 +238,21 @@ def _(g, data, shape, *, axis, exclude):
     return reshape_to(g, kept_shape(shape, axes)) * others
 
 
-max_ = _reduction(
-    "max",
+@_reduction("max", infer=reduction_rule("bool", of_nothing=False), aliases=["max_axis"])
+def max_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Largest element over `axis`; nan if there is a nan. MXNetError at the call for an empty axis.
 
     The gradient goes in full to every element that equals the maximum, as in MXNet.
-    """,
-    reduction_rule("bool", of_nothing=False), aliases=["max_axis"],
-)  # fmt: skip
-min_ = _reduction(
-    "min", "Smallest element over `axis`; otherwise as `max`.",
-    reduction_rule("bool", of_nothing=False), aliases=["min_axis"],
-)  # fmt: skip
+    """
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "max", keepdims=keepdims)
+
+
+@_reduction("min", infer=reduction_rule("bool", of_nothing=False), aliases=["min_axis"])
+def min_(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
+    """Smallest element over `axis`; otherwise as `max`."""
+    axes = reduced_axes(axis, data.ndim, exclude)
+    return reduce_into(xp, data, axes, out, "min", keepdims=keepdims)
 
 
 @max_.gradient(saves="y data data.shape")
@@ -269,21 +265,14 @@ def _(g, y, data, shape, *, axis, exclude):
 # -- the pair of ops that form gradients of reductions and broadcasts ------------------------------
 
 
-def _infer_spread(data: Spec, *, kept: Shape, shape: Shape) -> Spec:
-    assert prod(kept) == data.size, (data.shape, kept, shape)
-    return Spec(shape, data.dtype)
-
-
-@op("_spread", infer=_infer_spread, flops=0)
+@op("_spread", infer=lambda data, *, kept, shape: Spec(shape, data.dtype), flops=0)
 def spread(xp, data, *, kept: Shape, shape: Shape, out=None):
     """Reshape to `kept`, then broadcast to `shape`; the codes of `reshape` have no meaning here."""
     view = xp.broadcast_to(data.reshape(kept), shape)
     return view if out is None else chunking.copy(xp, view, out)
 
 
-@spread.gradient(saves="data.shape")
-def _(g, data_shape, *, kept):
-    return reshape_to(sum_to(g, shape=kept), data_shape)
+spread.gradient("data.shape")(lambda g, of, *, kept: reshape_to(sum_to(g, shape=kept), of))
 
 
 @op("_sum_to", infer=lambda data, *, shape: Spec(shape, data.dtype), flops=reads_all)
@@ -328,20 +317,16 @@ def norm(xp, data, *, ord: int = 2, axis: Axes = None, keepdims: bool = False, o
     np.float32(5.0)
     """
     axes = reduced_axes(axis, data.ndim)
-    if out is None:
-        out = xp.empty(reduced_shape(data.shape, axes, keepdims), data.dtype)
+    total_of = partial(reduce_into, xp, data, axes, method="sum", keepdims=keepdims, of_bool="bool")
     acc = np.float32 if data.dtype == np.float16 else np.float64
     if ord == 1:
-        return reduce_into(xp, data, axes, out, "sum", acc, prepare=xp.abs)
+        return total_of(out, acc=acc, prepare=xp.abs)
     if data.dtype == np.float32 and xp is np:
-        total = np.empty(out.shape, np.float32)
-        reduce_into(xp, data, axes, total, "sum", prepare=np.square)
+        total = total_of(None, prepare=np.square)
         if total.size and total.min() > 1e-24 and total.max() < 1e36:
-            out[...] = np.sqrt(total)
-            return out
-    return reduce_into(
-        xp, data, axes, out, "sum", acc,
-        prepare=lambda block: xp.square(block.astype(acc)),
+            return np.sqrt(total, out=out)
+    return total_of(
+        out, acc=acc, prepare=lambda block: xp.square(block.astype(acc)),
         finish=lambda total: xp.sqrt(total, out=total),
     )  # fmt: skip
 
@@ -357,7 +342,7 @@ def _(g, y, data, shape, *, ord, axis):
 # -- without nan -----------------------------------------------------------------------------------
 
 
-@op(infer=reduction_rule("int64"), flops=reads_all)
+@_reduction(infer=reduction_rule("int64"))
 def nansum(xp, data, *, axis: Axes = None, keepdims: bool = False, exclude: bool = False, out=None):
     """Sum over `axis` of the elements that are not nan. The gradient at a nan is 0."""
     axes = reduced_axes(axis, data.ndim, exclude)

@@ -153,19 +153,16 @@ _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _as_bool(value: Any) -> bool:
-    if isinstance(value, str) and value.lower() in _TRUTHS:
-        return _TRUTHS[value.lower()]
+    if isinstance(value, str):
+        value = _TRUTHS.get(value.lower())
     if isinstance(value, (bool, int, np.bool_, np.integer)):
         return bool(value)
     raise TypeError("expected True or False")
 
 
 def _as_int(value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+    is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    if is_whole or isinstance(value, (str, int, np.integer)):
         return int(value)
     raise TypeError("expected an integer")
 

@@ -172,12 +172,9 @@ def _(g, y, label, *, grad_scale):
     return ((y.reshape(rows) - target) * grad_scale).reshape(y.shape), None
 
 
-@SoftmaxOutput.infer_inputs
-def _(given, out, attrs):
-    data = given["data"]
-    if not data or given["label"] is not None:
-        return {}
-    return {"label": data[:-1]}
+SoftmaxOutput.infer_inputs(
+    lambda given, out, attrs: {"label": given["label"] or (given["data"] and given["data"][:-1])}
+)
 
 
 def _infer_cross_entropy(
@@ -199,12 +196,9 @@ def _infer_cross_entropy(
     return Spec((with_axis(data.shape, axis, 1)[batch_axis],), data.dtype)
 
 
-def _flops(data: Spec, label: Spec, **_: Any) -> float:
-    return 5.0 * data.size
-
-
 @composed(
-    "_softmax_cross_entropy", infer=_infer_cross_entropy, flops=_flops, mixed_dtypes=True,
+    "_softmax_cross_entropy", infer=_infer_cross_entropy, mixed_dtypes=True,
+    flops=lambda data, label, **_: 5.0 * data.size,
     constants=lambda attrs: ("label",) if attrs["sparse_label"] else (),
 )  # fmt: skip
 def softmax_cross_entropy_mean(
@@ -259,9 +253,7 @@ def _infer_squared_error(pred: Spec, label: Spec, *, scale: float, batch_axis: i
 
 
 @composed(
-    "_squared_error",
-    infer=_infer_squared_error,
-    flops=lambda pred, label, *, out, **_: 3.0 * pred.size,
+    "_squared_error", infer=_infer_squared_error, flops=lambda pred, label, **_: 3.0 * pred.size
 )
 def squared_error(pred, label, *, scale: float = 1.0, batch_axis: int = 0):
     """scale times the mean of (pred - label)^2 over each example: (N, ...) -> (N,).

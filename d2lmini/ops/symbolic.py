@@ -75,15 +75,6 @@ class Proxy(NDArrayOperatorsMixin):
     def reshape(self, *_shape: Any) -> Proxy:
         return self
 
-    def __getitem__(self, index: Any) -> Proxy:
-        if index is not Ellipsis:
-            raise NotTraceable("a part of an array")
-        return self
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self[index]
-        self.xp.copyto(self, value)
-
     def __bool__(self) -> bool:
         raise NotTraceable("a decision that depends on a value")
 
@@ -94,32 +85,25 @@ class Proxy(NDArrayOperatorsMixin):
 
 
 class SymbolicModule:
-    """The array module. It has NumPy's ufuncs, by name; a subclass defines the result of a call, a
-    conversion, a constant and a choice."""
+    """The array module. It has NumPy's ufuncs, by name. A subclass defines
+
+    call      (ufunc, args, loop, result) -> the result of a call; some of `args` are proxies.
+              `loop`: the dtypes to compute in
+    constant  (value, dtype) -> the expression of an array filled with a number
+    choose    (condition, x, y, dtype) -> the result of `where(condition, x, y)`
+    number_of (value, dtype) -> what stands for a number of an optimizer's step (`update_program`)
+
+    and a conversion. Without one of these, ops that need it are not traceable."""
 
     inf, nan, dtype, promote_types = np.inf, np.nan, np.dtype, np.promote_types
 
     # -- for subclasses ----------------------------------------------------------------------------
-
-    def call(
-        self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
-    ) -> Proxy:
-        """The result of a call; some of `args` are proxies. `loop`: the dtypes to compute in."""
-        raise NotImplementedError
 
     def convert(self, expr: Any, old: np.dtype, new: np.dtype) -> Any:
         """The expression of a value in another dtype."""
         if old == new:
             return expr
         raise NotTraceable(f"{old.name} as {new.name}")
-
-    def constant(self, value: Any, dtype: np.dtype) -> Any:
-        """The expression of an array filled with a number."""
-        raise NotTraceable("an array of a constant")
-
-    def choose(self, condition: Proxy, x: Any, y: Any, dtype: np.dtype) -> Proxy:
-        """The result of `where(condition, x, y)`."""
-        raise NotTraceable("a choice that depends on a value")
 
     def operand(self, value: Any) -> Any:
         """The dtype of an operand, or the type int, float or bool, which adapts to the others."""
@@ -128,10 +112,6 @@ class SymbolicModule:
         if type(value) in (int, float, bool):
             return type(value)
         raise NotTraceable(f"a {type(value).__name__}")
-
-    def number(self, value: Any, dtype: np.dtype) -> Any:
-        """What stands for a number of an optimizer's step (see `update_program`)."""
-        return value
 
     # -- ufuncs ------------------------------------------------------------------------------------
 

@@ -53,113 +53,23 @@ arrays of all steps in sequence. It processes chunks whose boundaries depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.device.parallel import GRAIN, parallel_for
-from d2lmini.ops.checks import check_float
-from d2lmini.ops.core import Op, Spec, declare_op, op
+from d2lmini.ops.chunking import cut
+from d2lmini.ops.core import Spec, declaring, op
 from d2lmini.ops.kernels import with_kernels
-from d2lmini.ops.signature import Signature, signature_of, with_signature
-from d2lmini.ops.update_program import Formula, Step, limit
+from d2lmini.ops.update_program import Formula, Step, Update, limit
 
 
-def like_weight(
-    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
-) -> Spec:  # fmt: skip
-    """The new weight, the gradient and the states have the spec of the weight; the states in
-    mixed precision are `wide`."""
-    check_float(weight)
-    state = Spec(weight.shape, wide or weight.dtype)
-    for what, spec, need in (("gradient", grad, weight), *(("state", s, state) for s in states)):
-        if spec != need:
-            raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
-    return weight
-
-
-# -- a formula as an op ----------------------------------------------------------------------------
-
-
-def update(
-    flops: float, changes: Sequence[str] = (), clip: str = "clip_gradient", **facts: Any
-) -> Callable[[Callable], Op]:
-    """Declare the op of a formula. changes, clip: see `Formula`; facts: as for `Op`."""
-
-    def declare(function: Callable) -> Op:
-        formula = Formula(function, changes, clip)
-        rule = _update_op(
-            function.__name__, formula.signature, formula.step, function.__doc__, flops=flops,
-            infer=like_weight, mutates=formula.changes, **facts,
-        )  # fmt: skip
-        rule.__wrapped__ = function  # nd.sgd_update?? shows it
-        return declare_op(rule)  # type: ignore[no-any-return]
-
-    return declare
-
-
-def _update_op(
-    name: str, signature: Signature, prepare: Callable[..., Step], doc: str | None, **facts: Any
-) -> Any:
-    """The op with this signature. prepare: (xp, dtype, attributes) -> step, with the attributes in
-    the order of the signature."""
-
-    @with_signature(signature._replace(words=(*signature.words, "out")), doc)
-    def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
-        out = xp.empty_like(arrays[0]) if out is None else out
-        step = bind(rule, xp, out.dtype, attrs)
-        if xp is np and not out.ndim:
-            step(*(a.reshape(1) for a in (*arrays, out)))
-        else:
-            step(*arrays, out)
-        return out
-
-    compute.prepare = prepare  # type: ignore[attr-defined]
-    rule = Op(compute, name, elementwise=True, grad=None, **facts)
-    return rule
-
-
-def bind(rule: Op, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
-    """The update of parameters of that dtype by an op with these attributes, others at their
-    defaults."""
-    prepare = getattr(rule.compute, "prepare", None)
-    if prepare is None:
-        return lambda *arrays: rule.compute(xp, *arrays[:-1], out=arrays[-1], **attrs)
-    attrs = rule.defaults | attrs
-    return prepare(xp, dtype, tuple([attrs[name] for name in rule.attr_names]))
-
-
-# -- mixed precision -------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def mixed_form(rule: Op) -> Op:
-    """The op in mixed precision, which no program calls by name: the rule on the float32 master
-    copy `weight32`, of which the weight is the rounded copy."""
-    own = signature_of(rule.compute)
-
-    def prepare(xp: Any, dtype: np.dtype, attrs: tuple[Any, ...]) -> Step:
-        on_master = bind(rule, xp, np.dtype("float32"), dict(zip(rule.attr_names, attrs)))
-
-        def step(weight: Any, grad: Any, *rest: Any) -> None:
-            *states, weight32, out = rest
-            grad = grad.astype(weight32.dtype, copy=1 in rule.mutates)
-            on_master(weight32, grad, *states, weight32)
-            xp.copyto(out, weight32, casting="same_kind")
-
-        return step
-
-    inputs = (*own.inputs, "weight32")
-    changed = [own.inputs[i] for i in rule.mutates if own.inputs[i] != "grad"]
-    signature = own._replace(inputs=inputs, words=rule.attr_names, n_required=len(inputs))
-    return _update_op(  # type: ignore[no-any-return]
-        f"_mp_{rule.name.lstrip('_')}", signature, prepare, f"`{rule.name}` in mixed precision.",
-        infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
-        flops=rule.flops + 1,  # type: ignore[operator]
-    )  # fmt: skip
+def update(flops: float, **rules: Any) -> Any:
+    """Declare the op of a formula. rules: those of `Formula`, and as for `Op`."""
+    return declaring(Formula, None, {"flops": flops, **rules})
 
 
 # -- gradient descent ------------------------------------------------------------------------------
@@ -340,7 +250,7 @@ BLOCK = 1 << 16
 class UpdateStep(NamedTuple):
     """One parameter's update: the op (elementwise, changing its states in place) and attributes."""
 
-    op: Op
+    op: Update
     attrs: dict[str, Any]
 
     @property
@@ -349,38 +259,31 @@ class UpdateStep(NamedTuple):
         return len(self.op.input_names)
 
 
-def pieces_of(sizes: Sequence[int], grain: int = GRAIN) -> list[list[tuple[int, int, int]]]:
-    """Split arrays of these sizes into chunks of at most about `grain` elements; small arrays share
-    a chunk. Each chunk is a list of (array, begin, end).
-
-    >>> pieces_of([10, 1, 2], grain=4)
-    [[(0, 0, 3)], [(0, 3, 6)], [(0, 6, 10)], [(1, 0, 1), (2, 0, 2)]]
-    """
-    pieces: list[list[tuple[int, int, int]]] = []
-    together: list[tuple[int, int, int]] = []
-    room = grain
-    for i, size in enumerate(sizes):
-        if size >= grain:
-            n = -(-size // grain)
-            pieces += [[(i, size * k // n, size * (k + 1) // n)] for k in range(n)]
-            continue
-        if size > room:
-            pieces.append(together)
-            together, room = [], grain
-        together.append((i, 0, size))
-        room -= size
-    return [*pieces, together] if together else pieces
-
-
 def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) -> None:
-    """Call body(array, begin, end) for all chunks of these arrays, on all cores."""
-    pieces = pieces_of([a.size for a in arrays])
+    """Call body(array, begin, end) for all arrays, in chunks of at most `GRAIN` elements, on all
+    cores; small arrays share a chunk.
 
-    def chunk(k: int) -> None:
-        for piece in pieces[k]:
+    >>> over_pieces([np.empty(2), np.empty(3)], print)
+    0 0 2
+    1 0 3
+    """
+    chunks: list[list[tuple[int, int, int]]] = [[]]
+    room = GRAIN
+    for i, array in enumerate(arrays):
+        size = array.size
+        if size <= room:
+            chunks[-1].append((i, 0, size))
+            room -= size
+        else:
+            n = -(-size // GRAIN)
+            chunks += [[(i, size * k // n, size * (k + 1) // n)] for k in range(n)]
+            room = GRAIN - size // n
+
+    def run_chunk(k: int) -> None:
+        for piece in chunks[k]:
             body(*piece)
 
-    parallel_for(len(pieces), chunk)
+    parallel_for(len(chunks), run_chunk)
 
 
 @with_kernels
@@ -394,7 +297,7 @@ def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
         if i and step == steps[i - 1] and dtype == weights[i - 1].dtype:
             updates.append(updates[-1])
         else:
-            updates.append(bind(step.op, xp, dtype, step.attrs))
+            updates.append(step.op.step(xp, dtype, step.attrs))
 
     def body(i: int, begin: int, end: int) -> None:
         weight, arrays = weights[i], (*groups[i], weights[i])
@@ -408,23 +311,16 @@ def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
     over_pieces(weights, body)
 
 
-def groups_of(steps: Sequence[UpdateStep], data: Sequence[Any]) -> list[tuple]:
+def groups_of(steps: Sequence[UpdateStep], data: Iterable[Any]) -> list[tuple]:
     """The arrays of each step."""
-    groups, at = [], 0
-    for step in steps:
-        width = step.width
-        groups.append(tuple(data[at : at + width]))
-        at += width
-    return groups
+    rest = iter(data)
+    return [tuple(islice(rest, step.width)) for step in steps]
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
     """Weights, and what the ops of the steps change."""
-    positions, at = [], 0
-    for step in attrs["steps"]:
-        positions += [at, *(at + i for i in step.op.mutates)]
-        at += step.width
-    return positions
+    groups = zip(attrs["steps"], groups_of(attrs["steps"], count()))
+    return [places[i] for step, places in groups for i in (0, *step.op.mutates)]
 
 
 def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tuple:
@@ -464,11 +360,11 @@ def _scale_arrays(xp, *data):
     def scale(x: Any) -> None:
         x *= factor.reshape(-1).astype(x.dtype, copy=False)
 
-    if xp is not np:
+    if xp is np:
+        over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
+    else:
         for x in flat:
             scale(x)
-        return ()
-    over_pieces(flat, lambda i, begin, end: scale(flat[i][begin:end]))
     return ()
 
 
@@ -481,25 +377,19 @@ def _scale_arrays(xp, *data):
 )  # fmt: skip
 def _sums_of_squares(xp, *data):
     """The sum of squares of each array, as one float32 vector."""
-
-    def sum_sq(x: Any) -> Any:
-        x = x.astype(xp.float32, copy=False)
-        return xp.dot(x, x)
-
-    flat = [x.reshape(-1) for x in data]
+    flat = [x.reshape(-1).astype(xp.float32, copy=False) for x in data]
     if xp is not np:
-        return xp.stack([sum_sq(x) for x in flat])
-    cuts = [(i, b) for i, x in enumerate(flat) for b in range(0, max(x.size, 1), GRAIN)]
-    parts = [xp.zeros((), xp.float32)] * len(cuts)
+        return xp.stack([xp.dot(x, x) for x in flat])
+    cuts = [(i, part) for i, x in enumerate(flat) for part in cut(max(x.size, 1), GRAIN)]
+    parts = np.zeros(len(cuts), np.float32)
 
     def piece(k: int) -> None:
-        i, begin = cuts[k]
-        parts[k] = sum_sq(flat[i][begin : begin + GRAIN])
+        i, part = cuts[k]
+        parts[k] = np.dot(flat[i][part], flat[i][part])
 
     parallel_for(len(cuts), piece)
-    sums = xp.zeros(len(data), xp.float32)
-    for (i, _), part in zip(cuts, parts, strict=True):
-        sums[i] += part
+    sums = np.zeros(len(data), np.float32)
+    np.add.at(sums, [i for i, _ in cuts], parts)
     return sums
 
 

@@ -6,8 +6,8 @@ returns the new weight and the new states:
 >>> def polyak(xp, w, g, mom, *, lr, wd, momentum: float):
 ...     mom = momentum * mom - (lr * g + lr * wd * w)
 ...     return w + mom, mom
->>> formula = Formula(polyak)
->>> formula.signature.words
+>>> formula = Formula(polyak, "polyak", flops=5)
+>>> formula.attr_names
 ('lr', 'momentum', 'wd', 'rescale_grad', 'clip_gradient')
 >>> print(formula.program((0.1, 0.9, 0.01, 0.5, -1.0)).text)
 def polyak(xp, number, dtype, lr, momentum, wd, rescale_grad):
@@ -47,13 +47,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.ops.signature import Signature, signature_of
+from d2lmini.base import MXNetError
+from d2lmini.ops.checks import check_float
+from d2lmini.ops.core import Op, Spec
+from d2lmini.ops.signature import Signature, signature_of, with_signature
 from d2lmini.ops.symbolic import Proxy, SymbolicModule, trace
 
 
@@ -216,45 +219,83 @@ class Program(NamedTuple):
     prepare: Callable[..., Step]
 
 
-class Formula:
+class Update(Op):
+    """An op that updates a parameter in place; `step` makes the update for the attributes of a
+    call. `prepare`: (xp, dtype, attributes in their order) -> step."""
+
+    prepare: Callable[..., Step]
+
+    def __init__(self, name: str, signature: Signature, doc: str | None, **facts: Any):
+        @with_signature(signature._replace(words=(*signature.words, "out")), doc)
+        def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
+            out = xp.empty_like(arrays[0]) if out is None else out
+            places = (*arrays, out)
+            if xp is np and not out.ndim:
+                places = tuple([a.reshape(1) for a in places])
+            self.step(xp, out.dtype, attrs)(*places)
+            return out
+
+        super().__init__(compute, name, elementwise=True, grad=None, **facts)
+
+    def step(self, xp: Any, dtype: np.dtype, attrs: dict[str, Any]) -> Step:
+        """The update of parameters of that dtype with these attributes, others at defaults."""
+        attrs = self.defaults | attrs
+        return self.prepare(xp, dtype, tuple([attrs[name] for name in self.attr_names]))
+
+
+def like_weight(
+    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
+) -> Spec:  # fmt: skip
+    """The new weight, the gradient and the states have the spec of the weight; the states in
+    mixed precision are `wide`."""
+    check_float(weight)
+    state = Spec(weight.shape, wide or weight.dtype)
+    for what, spec, need in (("gradient", grad, weight), *(("state", s, state) for s in states)):
+        if spec != need:
+            raise MXNetError(f"the {what} must be {need}, for a weight {weight}; got {spec}")
+    return weight
+
+
+class Formula(Update):
     """A formula with the hyper-parameters that all updates share, and its programs.
 
     function  (xp, w, gradient, *states, **attributes) -> new weight, and what changes
     changes   the arrays that change, besides the weight: if not stated, all states
-    inputs    the names of the arrays
     clip      the name of the bound of the gradient
     """
 
     def __init__(
-        self, function: Callable[..., Any], changes: Sequence[str] = (), clip: str = "clip_gradient"
-    ):
+        self, function: Callable[..., Any], name: str, changes: Sequence[str] = (),
+        clip: str = "clip_gradient", **facts: Any,
+    ):  # fmt: skip
         own = signature_of(function)
-        self.function = function
+        self.function = self.__wrapped__ = function  # nd.sgd_update?? shows it
         self.clip = clip
-        self.inputs = ("weight", "grad", *own.inputs[2:])
-        self.changes = tuple(changes) or self.inputs[2:]
-        self.words, self.gradient = own.words, own.inputs[1]
+        inputs = ("weight", "grad", *own.inputs[2:])
+        self.words, self.of_gradient = own.words, own.inputs[1]
         shared = {"wd": 0.0, "rescale_grad": 1.0, clip: -1.0}
-        mine = [word for word in own.words if word not in shared]
-        self.defaults: dict[str, Any] = {**shared, **own.defaults}
-        self.signature = Signature(
-            self.inputs,
-            (*(w for w in mine if w not in _LAST), *shared, *(w for w in mine if w in _LAST)),
-            self.defaults, {**dict.fromkeys(("lr", *shared), "float"), **own.annotations},
-            len(self.inputs),
+        words = dict.fromkeys((*shared, *own.words))
+        signature = Signature(
+            inputs, tuple(sorted(words, key=lambda word: 2 * (word in _LAST) + (word in shared))),
+            {**shared, **own.defaults},
+            {**dict.fromkeys(("lr", *shared), "float"), **own.annotations}, len(inputs),
+        )  # fmt: skip
+        super().__init__(
+            name, signature, function.__doc__, infer=like_weight, mutates=changes or inputs[2:],
+            **facts,
         )  # fmt: skip
         #: (name, position) of those that may switch something off. The program depends on them.
         self.switches = [
             (word, i)
-            for i, word in enumerate(self.signature.words)
+            for i, word in enumerate(self.attr_names)
             if (default := self.defaults.get(word, 2)) in (0, 1) or default < 0
         ]
 
-    def __call__(self, xp: Any, w: Any, grad: Any, *states: Any, **attrs: Any) -> Any:
+    def values(self, xp: Any, w: Any, grad: Any, *states: Any, **attrs: Any) -> Any:
         """The values of the formula: the new weight, and what changes."""
-        if self.gradient != "grad":
+        if self.of_gradient != "grad":
             grad = attrs["rescale_grad"] * grad
-            grad = grad + attrs["wd"] * w if self.gradient == "h" else grad
+            grad = grad + attrs["wd"] * w if self.of_gradient == "h" else grad
             grad = limit(xp, grad, attrs[self.clip])
         values = self.function(xp, w, grad, *states, **{word: attrs[word] for word in self.words})
         return values if isinstance(values, tuple) else (values,)
@@ -269,14 +310,45 @@ class Formula:
         ])  # fmt: skip
         return _program(self, known, merges)
 
-    def step(self, xp: Any, dtype: np.dtype, values: tuple[Any, ...]) -> Step:
-        """The update with these hyper-parameters."""
+    def prepare(self, xp: Any, dtype: np.dtype, values: tuple[Any, ...]) -> Step:
         return (_numpy_step if xp is np else _step)(self, xp, dtype, values)
+
+
+class Mixed(Update):
+    """The update in mixed precision, which no program calls by name: the rule on the float32 master
+    copy `weight32`, of which the weight is the rounded copy."""
+
+    def __init__(self, rule: Update):
+        self.rule_of_master = rule
+        inputs = (*rule.input_names, "weight32")
+        changed = [rule.input_names[i] for i in rule.mutates if i != 1]
+        own = signature_of(rule.compute)
+        super().__init__(
+            f"_mp_{rule.name.lstrip('_')}",
+            own._replace(inputs=inputs, words=rule.attr_names, n_required=len(inputs)),
+            f"`{rule.name}` in mixed precision.", flops=rule.flops + 1,  # type: ignore[operator]
+            infer=partial(like_weight, wide=np.float32), mutates=[*changed, "weight32"],
+        )  # fmt: skip
+
+    def prepare(self, xp: Any, dtype: np.dtype, values: tuple[Any, ...]) -> Step:
+        rule = self.rule_of_master
+        on_master = rule.prepare(xp, np.dtype("float32"), values)
+
+        def step(weight: Any, grad: Any, *rest: Any) -> None:
+            *states, weight32, out = rest
+            grad = grad.astype(weight32.dtype, copy=1 in rule.mutates)
+            on_master(weight32, grad, *states, weight32)
+            xp.copyto(out, weight32, casting="same_kind")
+
+        return step
+
+
+mixed_form = lru_cache(maxsize=256)(Mixed)
 
 
 def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> Step:
     program = formula.program(values, dtype.itemsize > 2)
-    number = _number if xp is np else xp.number if isinstance(xp, SymbolicModule) else _unchanged
+    number = _number if xp is np else getattr(xp, "number_of", lambda value, dtype: value)
     return program.prepare(xp, number, dtype, *[values[i] for i in program.given])
 
 
@@ -286,37 +358,33 @@ def _number(value: Any, dtype: np.dtype) -> np.ndarray:
     return np.array(value, dtype)
 
 
-def _unchanged(value: Any, dtype: np.dtype) -> Any:
-    return value
-
-
 #: The parameters of a step share their hyper-parameters.
 _numpy_step = lru_cache(maxsize=64)(_step)
 
 
 @lru_cache(maxsize=256)
 def _program(formula: Formula, known: tuple[tuple[str, Any], ...], merges: bool) -> Program:
-    xp = _Trace(merges, formula.changes)
-    words = formula.signature.words
+    words, inputs = formula.attr_names, formula.input_names
+    changes = [inputs[i] for i in formula.mutates]
+    xp = _Trace(merges, changes)
     attrs = {word: xp.proxy(Number(word)) for word in words} | dict(known)
-    values = trace(xp, formula, [xp.proxy(name) for name in formula.inputs], attrs)
-    results = dict(zip(("out", *formula.changes), map(_expr, values), strict=True))
+    values = trace(xp, formula.values, [xp.proxy(name) for name in inputs], attrs)
+    results = dict(zip(("out", *changes), map(_expr, values), strict=True))
     numbers: dict[Any, str] = {}
-    lines = _write(xp.calls, results, formula.inputs, numbers)
+    lines = _write(xp.calls, results, inputs, numbers)
     texts = [n.text if isinstance(n, Number) else repr(n) for n in numbers]
     texts = [text[1:-1] if text[0] == "(" else text for text in texts]
     used = set(re.findall(r"\w+", " ".join(texts)))
     given = tuple([i for i, word in enumerate(words) if word in used])
     ufuncs = sorted(set(re.findall(r"\w+(?=\()", "\n".join(lines))))
-    name = formula.function.__name__
     text = "\n    ".join([
-        f"def {name}({', '.join(['xp', 'number', 'dtype', *(words[i] for i in given)])}):",
+        f"def {formula.name}({', '.join(['xp', 'number', 'dtype', *(words[i] for i in given)])}):",
         *(f"n{k} = number({text}, dtype)" for k, text in enumerate(texts)),
         f"{', '.join(ufuncs)} = {', '.join(f'xp.{ufunc}' for ufunc in ufuncs)}",
-        f"def step({', '.join((*formula.inputs, 'out'))}):",
+        f"def step({', '.join((*inputs, 'out'))}):",
         *(f"    {line}" for line in lines),
         "return step",
     ])  # fmt: skip
     space: dict[str, Any] = {"over": over}
     exec(text, space)
-    return Program(text, given, space[name])
+    return Program(text, given, space[formula.name])

@@ -65,8 +65,9 @@ from d2lmini.base.dtypes import is_half
 from d2lmini.base.families import Family
 from d2lmini.ndarray import NDArray, zeros
 from d2lmini.ops import update
-from d2lmini.ops.core import Op, invoke, registry
-from d2lmini.ops.update import UpdateStep, mixed_form
+from d2lmini.ops.core import invoke, registry
+from d2lmini.ops.update import UpdateStep
+from d2lmini.ops.update_program import Update, mixed_form
 
 
 class Optimizer:
@@ -301,7 +302,7 @@ class Fused(Declared):
     #: True if the formula divides by the learning rate; a rate of 0 then skips the step.
     divides_by_rate = False
 
-    def step(self, index: Any, lr: float, wd: float) -> tuple[Op, dict[str, Any]]:
+    def step(self, index: Any, lr: float, wd: float) -> Choice:
         """The op and its attributes for this parameter's next update, without those common to all
         ops: wd, rescale_grad, clip_gradient."""
         if self.rule is None:
@@ -377,7 +378,7 @@ class Fused(Declared):
         return tuple(state) if isinstance(state, (tuple, list)) else (state,)
 
 
-Update = tuple[Op, dict[str, Any]]
+Choice = tuple[Update, dict[str, Any]]
 
 # -- gradient descent with and without momentum ----------------------------------------------------
 
@@ -391,7 +392,7 @@ class Momentum(Fused):
     momentum: float = 0.0
 
     @property
-    def rule(self) -> Op:  # type: ignore[override]
+    def rule(self) -> Update:  # type: ignore[override]
         """The op without momentum, or the op with momentum."""
         return self.rules[bool(self.momentum)]
 
@@ -467,7 +468,7 @@ class RMSProp(Fused):
     clip_weights: float | None = None
 
     @property
-    def rule(self) -> Op:  # type: ignore[override]
+    def rule(self) -> Update:  # type: ignore[override]
         """The op of the variant."""
         variants = update.rmsprop_update, update.rmspropalex_update
         return variants[bool(self.centered)]
@@ -475,7 +476,7 @@ class RMSProp(Fused):
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, ...]:
         return self._inputs(super().create_state(index, weight))
 
-    def step(self, index: Any, lr: float, wd: float) -> Update:
+    def step(self, index: Any, lr: float, wd: float) -> Choice:
         rule, attrs = super().step(index, lr, wd)
         return rule, {**attrs, "clip_weights": self.clip_weights or -1.0}
 

@@ -23,11 +23,11 @@ import numpy as np
 from d2lmini.cuda.kernels.formulas import broken, complete, fill, load_text, store_text
 from d2lmini.cuda.kernels.launch import Kernel, NotRecorded, index_type
 from d2lmini.cuda.kernels.symbols import C_TYPES, Body, Names, c_type, names
-from d2lmini.ops.core import Op
 from d2lmini.ops.products import matmul
 from d2lmini.ops.rnn_compute import GRU, KINDS, LSTM, Layer, layer_of, sum_rows
 from d2lmini.ops.symbolic import Proxy, trace
-from d2lmini.ops.update import UpdateStep, bind, run
+from d2lmini.ops.update import UpdateStep, run
+from d2lmini.ops.update_program import Update
 
 #: Parameters in one launch: with five arrays each, their pointers fit 4 KB, which CUDA allows.
 MAX_PARAMETERS = 32
@@ -41,7 +41,7 @@ class _Numbers(Names):
         self.values: list[float] = []
         self.types: list[str] = []
 
-    def number(self, value: Any, dtype: np.dtype) -> Proxy:
+    def number_of(self, value: Any, dtype: np.dtype) -> Proxy:
         self.values.append(value)
         self.types.append(c_type(dtype))
         return Proxy(self, f"p{len(self.values) - 1}", dtype, self.body)
@@ -49,7 +49,7 @@ class _Numbers(Names):
 
 @lru_cache(maxsize=256)
 def _kernel(
-    rule: Op, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...], count: int,
+    rule: Update, dtypes: tuple[np.dtype, ...], attrs: tuple[tuple[str, float], ...], count: int,
     index: str,
 ) -> Kernel:  # fmt: skip
     """The kernel for `count` parameters: its arguments are the arrays of all parameters, their
@@ -120,7 +120,7 @@ def _numbers(
     if _kinds(first.attrs.items()) != kinds or any([steps[i] != first for i in members]):
         raise NotRecorded("another formula, or steps that were equal differ")
     found = _Numbers(None)
-    bind(first.op, found, dtype, first.attrs)
+    first.op.step(found, dtype, first.attrs)
     return found.values
 
 

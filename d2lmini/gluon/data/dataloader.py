@@ -261,7 +261,7 @@ class DataLoader:
             self._batch_sampler.load_state_dict(place.sampler)
         now = np.random.get_state()
         try:  # RandomSampler shuffles with NumPy's generator
-            np.random.set_state(random_state.numpy_state_of(place.numpy))
+            random_state.set_numpy_state(place.numpy)
             batches = list(self._batch_sampler)
         finally:
             np.random.set_state(now)

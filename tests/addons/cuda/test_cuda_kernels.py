@@ -42,7 +42,7 @@ from d2lmini.ops.index import scatter_add
 from d2lmini.ops.pool import MAX, MEAN, MEAN_ON_IMAGE, SUM, reduce_windows
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import Proxy, trace
-from d2lmini.ops.update import mixed_form
+from d2lmini.ops.update_program import mixed_form
 from d2lmini.ops.windows import geometry, inside, taps, windows_of, with_padding
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
