@@ -42,22 +42,25 @@ from d2lmini.ops.scalar_cache import maximum_scalar, minimum_scalar, scalars
 
 add = Family(
     "add", "add", "lhs + rhs",
-    broadcast="broadcast_add broadcast_plus", equal="elemwise_add _add _plus _grad_add",
-    scalar="_plus_scalar", operator="+ add", commutative=True,
-    identity=-0.0, onnx="Add", gradients=(lambda g: g, lambda g: g),  # -0.0 + 0.0 is 0.0
+    broadcast="broadcast_add broadcast_plus", equal="elemwise_add _add _plus _Plus _grad_add",
+    scalar="_plus_scalar _PlusScalar",
+    operator="+ add", commutative=True, identity=-0.0,  # -0.0 + 0.0 is 0.0
+    onnx="Add", gradients=(lambda g: g, lambda g: g),
 )  # fmt: skip
 
 sub = Family(
     "sub", "subtract", "lhs - rhs",
-    broadcast="broadcast_sub broadcast_minus", equal="elemwise_sub _sub _minus",
-    scalar="_minus_scalar", reflected="_rminus_scalar", operator="- sub", functions="subtract",
-    identity=0.0, onnx="Sub", gradients=(lambda g: g, lambda g: -g),
+    broadcast="broadcast_sub broadcast_minus", equal="elemwise_sub _sub _minus _Minus",
+    scalar="_minus_scalar _MinusScalar", reflected="_rminus_scalar _RMinusScalar",
+    operator="- sub", functions="subtract", identity=0.0, onnx="Sub",
+    gradients=(lambda g: g, lambda g: -g),
 )  # fmt: skip
 
 mul = Family(
     "mul", "multiply", "lhs * rhs",
-    equal="elemwise_mul _mul", operator="* mul", functions="multiply", commutative=True, identity=1,
-    onnx="Mul", gradients=(lambda g, rhs: g * rhs, lambda g, lhs: g * lhs),
+    equal="elemwise_mul _mul _Mul", operator="* mul", functions="multiply",
+    commutative=True, identity=1, onnx="Mul",
+    gradients=(lambda g, rhs: g * rhs, lambda g, lhs: g * lhs),
 )  # fmt: skip
 
 
@@ -75,8 +78,9 @@ div = Family(
     "div", "divide", "lhs / rhs",
     "; integers are cut towards zero, and an integer divided by 0 is 0.\n\n"
     "    (MXNet's process dies of the latter.)",
-    equal="elemwise_div _div", reflected="_rdiv_scalar", operator="/ truediv",
-    functions="divide true_divide", identity=1, onnx="Div", integers=_divide_integers,
+    equal="elemwise_div _div _Div", reflected="_rdiv_scalar _RDivScalar",
+    operator="/ truediv", functions="divide true_divide",
+    identity=1, onnx="Div", integers=_divide_integers,
 )  # fmt: skip
 
 
@@ -107,7 +111,8 @@ def _remainder(xp, lhs, rhs, *, out=None):
 mod = Family(
     "mod", "", "lhs - floor(lhs / rhs) * rhs: the remainder, with the sign of rhs",
     "; 0 where rhs is 0.",
-    reflected="_rmod_scalar", operator="% mod", functions="modulo", flops=40, compute=_remainder,
+    reflected="_rmod_scalar _RModScalar", operator="% mod", functions="modulo",
+    flops=40, compute=_remainder,
     gradients=(lambda g: g, lambda g, lhs, rhs: -(g * registry["floor"](lhs / rhs))),
 )  # fmt: skip
 
@@ -144,7 +149,7 @@ power = Family(
     "power", "power", "lhs to the power of rhs",
     "; nan for a negative float to a broken power.\n\n    Integers to a negative power are cut "
     "towards zero, as in 2 ** -1 = 0; 0 ** -1 is 0 too.",
-    reflected="_rpower_scalar", operator="** pow", functions="power pow",
+    reflected="_rpower_scalar _RPowerScalar", operator="** pow", functions="power pow",
     flops=20, identity=1, onnx="Pow",
     integers=_power_of_integers, beside=_power_beside,
     gradients=(lambda g, lhs, rhs: g * (rhs * lhs ** (rhs - 1)),

@@ -187,7 +187,7 @@ class Family:
     equal         names of the op on two arrays of equal shape
     scalar        names of the op on an array and a number
     reflected     names of the op on a number and an array; "" if it is another family's `scalar`
-                  In names, {0} is the family's.
+                  In names, {0} is the family's, as in less_equal, {1} is Less_Equal, {2} LessEqual.
     mirror        for comparisons: the family with swapped operands, if not this family
     operator      Python's operator and the name of its method: "+ add"
     functions     names of `nd.NAME`, a function of arrays and numbers
@@ -208,8 +208,8 @@ class Family:
 
     def __init__(
         self, name: str, ufunc: str, means: str, details: str = ".", *,
-        broadcast: str = "broadcast_{0}", equal: str = "_{0}", scalar: str = "_{0}_scalar",
-        reflected: str = "", mirror: str = "",
+        broadcast: str = "broadcast_{0}", equal: str = "_{0} _{1}",
+        scalar: str = "_{0}_scalar _{2}Scalar", reflected: str = "", mirror: str = "",
         operator: str = "", functions: str = "", of_numbers: Callable[..., Any] | None = None,
         commutative: bool = False, identity: float | None = None, truth: bool = False,
         flops: float = 1, onnx: str | None = None, mxnet: bool = True,
@@ -272,7 +272,9 @@ class Family:
     def _op(
         self, names: str, infer: Callable, compute: Callable, lhs: str = "lhs", rhs: str = "rhs"
     ) -> Any:
-        name, *aliases = names.format(self.name).split()
+        capitals = "_".join(word.capitalize() for word in self.name.split("_"))
+        names = names.format(self.name, capitals, capitals.replace("_", ""))
+        name, *aliases = names.split()
         none = {"grad": None} if self.truth else {}
         declared: Op = op(
             name, aliases=aliases, infer=infer, flops=self.flops, elementwise=True,
