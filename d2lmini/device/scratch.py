@@ -29,6 +29,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
+from itertools import count
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -67,6 +68,15 @@ class Scratch(threading.local):
                 return np.empty(shape, dtype)
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
         return memory[:nbytes].view(dtype).reshape(shape)
+
+    def spare(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Room for one array more, in memory that no other array uses."""
+        names = (f"spare{k}" for k in count())
+        # Two references: the dict and getrefcount's.
+        name = next(n for n in names if n not in self.memory or getrefcount(self.memory[n]) < 3)
+        nbytes = prod(shape) * np.dtype(dtype).itemsize
+        room = self.array(name, max(nbytes, MOST_BYTES), np.uint8)  # unused pages take no memory
+        return room[:nbytes].view(dtype).reshape(shape)
 
 
 scratch = Scratch()

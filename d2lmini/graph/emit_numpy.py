@@ -49,6 +49,7 @@ from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
 from d2lmini.graph.fusion import (
+    INTERPRETED,
     Cut,
     Statement,
     axes_of_reduction,
@@ -62,7 +63,7 @@ from d2lmini.graph.text import WIDTH, fit_line, list_text, plain
 from d2lmini.ops.chunking import LARGE, along
 from d2lmini.ops.chunking import split_evenly as cut_evenly
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import REDUCTIONS, kept_shape
+from d2lmini.ops.reduce import REDUCTIONS, ends_short, kept_shape
 from d2lmini.ops.scalar_cache import ROW
 from d2lmini.ops.spec import Spec
 
@@ -229,9 +230,11 @@ def _ufunc(writer: Writer, node: Node) -> str:
 def _reduction(writer: Writer, node: Node, data: str, cut: Cut, out: str) -> str:
     """The line that reduces a block. Over the first axes and the last ones it takes two steps: the
     first adds whole images, for instance, which NumPy does faster than to add up each."""
-    ufunc, axes = _ufunc(writer, node), cut.reduced(axes_of_reduction(node))
+    ufunc, over = _ufunc(writer, node), axes_of_reduction(node)
+    axes = cut.reduced(over)
     first = [a for i, a in enumerate(axes) if a == axes[0] + i]
-    if len(first) < len(axes):
+    as_op = INTERPRETED in node.labels and not ends_short(spec_of(node.sources[0]).shape, over)
+    if len(first) < len(axes) and not as_op:
         data = f"{ufunc}.reduce({data}, {_over(first)})"
         axes = axes[len(first) :]
     return f"{ufunc}.reduce({data}, {_over(axes)}, out={out})"

@@ -69,6 +69,7 @@ from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.codegen import Writer
+from d2lmini.graph.fusion import INTERPRETED
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, with_order
 from d2lmini.graph.lower import expand, inlined
 from d2lmini.graph.passes import simplify
@@ -77,7 +78,7 @@ from d2lmini.ndarray.compute import Operand, array_of
 from d2lmini.ndarray.dispatch import kind_of, note_writes, run_inline, wrap
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops import kernels
-from d2lmini.ops.composed import Composed, rounded_specs
+from d2lmini.ops.composed import COMPILED_SIZE, Composed, rounded_specs
 from d2lmini.ops.core import Spec
 from d2lmini.ops.kernels import needs_copies
 
@@ -353,7 +354,10 @@ class FormulaProgram:
         is_rounded = needs_copies(op, filter(None, specs))
         outputs = tuple(rounded_specs(op, specs, attrs)) if is_rounded else None
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
-        results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
+        size = max([spec.size for spec in specs if spec is not None])
+        labels = {INTERPRETED: "True"} if size < COMPILED_SIZE else {}
+        call = Node(op, "y", inputs, attrs, outputs, labels)
+        results = expand(call, inputs, "")
         self.arenas = arenas
         given = [node for node in variables if node is not None]
         self.program = Program(op.name, given, simplify(results), ctx, arenas)

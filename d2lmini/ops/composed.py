@@ -51,6 +51,7 @@ import numpy as np
 from d2lmini.base import loaders
 from d2lmini.base.dtypes import CHAR
 from d2lmini.context import cpu
+from d2lmini.device.scratch import scratch
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring, registry
@@ -60,9 +61,8 @@ from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call is compiled when it comes for this time, or when its calls have read so many elements:
 #: compiling takes a millisecond or more, as long as a tiny call a hundred times, and as long as
-#: interpreting these elements takes longer than a program, which computes them in blocks. A
-#: gradient that is interpreted keeps its intermediate results until it has ended: with an array of
-#: `BLOCKED` elements it is compiled at once.
+#: interpreting these elements takes longer than a program, which computes them in blocks and has
+#: no intermediate results of their size.
 COMPILED_CALL = 64
 COMPILED_SIZE = 1 << 20
 
@@ -146,8 +146,14 @@ class Local(FormulaValue):
         if op.formula is not None:
             return op.formula(*inputs, **attrs)
         xp = inputs[0].xp
-        arrays = [None if x is None else x.array for x in inputs]
-        result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
+        arrays: list[Any] = [None if x is None else x.array for x in inputs]
+        kernel = op.kernel_for(kind_of(xp))
+        is_map = xp is np and op.pointwise and op.takes_out
+        if is_map and any([a.size >= BLOCKED for a in arrays]):
+            # Fresh memory takes longer than the kernel.
+            (spec,) = as_specs(op.infer(*[x._spec for x in inputs], **attrs))
+            return Local(xp, kernel(xp, *arrays, out=scratch.spare(*spec), **attrs))
+        result = kernel(xp, *arrays, **attrs)
         if isinstance(result, tuple):
             return [Local(xp, xp.asarray(part)) for part in result]
         return Local(xp, xp.asarray(result))
@@ -276,7 +282,6 @@ class Composed(Op):
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
         self.rule_of_its_own: Any = None
-        self.is_gradient = False
         self._backward_op = cache(self._make_backward_op)
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
@@ -437,7 +442,6 @@ class Composed(Op):
             outputs=sum(wanted), flops=20, constants=self.constants,
             compute_in_float32=self.compute_in_float32,
         )  # fmt: skip
-        op.is_gradient = True
         return op
 
 
@@ -495,9 +499,7 @@ class Runner:
             return interpret(op, xp, arrays, attrs)
         if xp is not np:  # a program takes fewer launches; a task knows on which GPU
             return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
-        size = max([a.size for a in arrays if a is not None])
         self.calls += 1
-        self.elements += size
-        if self.calls >= COMPILED_CALL or self.elements >= COMPILED_SIZE:
-            return None
-        return None if op.is_gradient and size >= BLOCKED else interpret(op, xp, arrays, attrs)
+        self.elements += max([a.size for a in arrays if a is not None])
+        is_frequent = self.calls >= COMPILED_CALL or self.elements >= COMPILED_SIZE
+        return None if is_frequent else interpret(op, xp, arrays, attrs)
