@@ -43,6 +43,8 @@ from d2lmini.device.storage import RED_ZONE
 
 #: Larger blocks are not kept, unless the caller says so.
 MOST_BYTES = 1 << 21
+#: Bytes of a spare block: a million numbers.
+SPARE = 1 << 22
 
 
 class Scratch(threading.local):
@@ -75,7 +77,7 @@ class Scratch(threading.local):
         # Two references: the dict and getrefcount's.
         name = next(n for n in names if n not in self.memory or getrefcount(self.memory[n]) < 3)
         nbytes = prod(shape) * np.dtype(dtype).itemsize
-        room = self.array(name, max(nbytes, MOST_BYTES), np.uint8)  # unused pages take no memory
+        room = self.array(name, max(nbytes, SPARE), np.uint8, SPARE)  # unused pages take no memory
         return room[:nbytes].view(dtype).reshape(shape)
 
 
