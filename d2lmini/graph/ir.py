@@ -141,7 +141,8 @@ class Node:
     @property
     def outputs(self) -> list[Entry]:
         """All outputs in a typed graph, including those that only backward uses."""
-        return [(self, i) for i in range(len(self.specs or ()))]
+        n = len(self.specs or ())
+        return [(self, 0)] if n == 1 else [(self, i) for i in range(n)]
 
     @property
     def own_attrs(self) -> dict[str, Any]:

@@ -350,7 +350,8 @@ def call_maker(prefix: str, like: Node, counts: dict[str, int]) -> CallMaker:
         specs = as_specs(infer(op, [spec_of(e) for e in entries if e is not None], attrs))
         if "training" in op.injects:
             attrs = {"training": modes.training, **attrs}
-        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_")
+        name = next_name(counts, operator_hint(op.name)).lstrip("_")
+        name = prefix + name.removeprefix(prefix)  # "backward_softmax0", with the prefix once
         return Node(op, name, entries, attrs, tuple(specs), like.labels, like.site)
 
     return call_of

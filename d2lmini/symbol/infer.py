@@ -76,11 +76,12 @@ def _to_fixed_point(
     node. MXNetError, with the node and its line, for a contradiction."""
     nodes = topological(entries)
     known = {(node, 0): of_variable(node) for node in nodes if node.op is None}
-    calls = [node for node in nodes if node.op is not None]
+    sweep = [node for node in nodes if node.op is not None][::-1]
     before: dict[Entry, Any] | None = None
     while known != before:
         before = dict(known)
-        for node in (*calls, *reversed(calls)):
+        sweep.reverse()
+        for node in sweep:
             try:
                 visit(node, known)
             except _MISFITS as problem:
