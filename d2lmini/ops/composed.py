@@ -71,9 +71,12 @@ COMPILED_SIZE = 1 << 20
 
 
 class FormulaValue(Typed, Fluent):
-    """What formulas compute with: the operators and methods of arrays and Symbols."""
+    """What formulas compute with: the operators and methods of arrays and Symbols. is_taped: the
+    formula is differentiated (`Taped`)."""
 
     __slots__ = ()
+
+    is_taped = False
 
     def reshape(self, *shape: Any) -> Any:
         """The elements in another shape; see the op."""
@@ -186,6 +189,8 @@ class Taped(FormulaValue):
     """
 
     __slots__ = ("g", "leads", "tape", "value")
+
+    is_taped = True
 
     def __init__(self, value: Any, tape: list, leads: bool):
         self.value = value
