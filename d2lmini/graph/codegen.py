@@ -113,8 +113,7 @@ class Writer:
         self._begin(inputs, outputs)
         self._read = {e for s in self.statements for node in s.nodes for e in node.sources}
         self._read.update(entry for entry, _ in self.layout.copied)
-        kinds = self.layout.kinds
-        self._fresh = [entry for entry, kind in kinds.items() if kind is Placement.FRESH]
+        fresh = [e for e, kind in self.layout.kinds.items() if kind is Placement.FRESH]
         for when, statement in enumerate(self.statements):
             if statement.shape is None:
                 self._alone(statement.nodes[0])
@@ -122,7 +121,9 @@ class Writer:
                 self._gpu.write_kernel(self, statement)
             else:
                 write_group(self, statement)
-            self._drop_dead(when)
+            dead = [self._names[entry] for entry in fresh if self.layout.last[entry] == when]
+            if dead:
+                self.write("del " + ", ".join(dead))
         for entry, number in self.layout.copied:
             self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
         self.write(f"return [{', '.join(self._results)}]")
@@ -270,12 +271,6 @@ class Writer:
             name = self._kernels[made] = self.identifier(made.name)
             self.define(self._gpu.lines_of(name, made), [])
         return self._kernels[made]
-
-    def _drop_dead(self, when: int) -> None:
-        """Write a `del` for the fresh arrays that no statement after `when` reads."""
-        dead = [self._names[entry] for entry in self._fresh if self.layout.last[entry] == when]
-        if dead:
-            self.write("del " + ", ".join(dead))
 
     # -- one op ------------------------------------------------------------------------------------
 

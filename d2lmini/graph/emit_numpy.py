@@ -83,7 +83,7 @@ def lines_of(
     if _is_one_reduction(node) and not writer.on_gpu:
         axis, kept = axes_of_reduction(node)[0], node.attrs["keepdims"]
         how = f"axis={axis}, {'keepdims=True, ' if kept else ''}out={outs[0]}"
-        line = f"{_ufunc(writer, node)}.reduce({inputs[0]}, {how})"
+        line = f"{writer.ufunc(REDUCTIONS[node.op.name])}.reduce({inputs[0]}, {how})"
         return [line + _comment(node, outs), *_division(writer, node, outs[0])]
     if steps is None:
         out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
@@ -117,9 +117,8 @@ def _is_one_reduction(node: Node) -> bool:
 def _limited(writer: Writer, step: Step, names: dict[Any, str | None]) -> str:
     """The call for `maximum` or `minimum` of many elements and a number."""
     data, number = sorted(step.args, key=lambda a: type(a) is Number)
-    function = {"maximum": "maximum_scalar", "minimum": "minimum_scalar"}[step.ufunc]
     value = writer.attribute(number.value)
-    return f"{function}(xp, {names[data]}, {value}, out={names['y']})"
+    return f"{step.ufunc}_scalar(xp, {names[data]}, {value}, out={names['y']})"
 
 
 def _comment(node: Node, outs: Sequence[str]) -> str:
@@ -186,7 +185,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
         shape = cut.merged(shape, domain)
         array = writer.name_in_shape(entry, shape)
         if entry in totals:
-            passed["totals"][name] = f"({_ufunc(writer, entry[0])}, {array})"
+            passed["totals"][name] = f"({writer.ufunc(REDUCTIONS[entry[0].op.name])}, {array})"
         else:
             passed["cut" if shape[cut.begin] == rows else "whole"][name] = array
     scratch = find_scratch(nodes, names, writer.identifier)
@@ -222,15 +221,10 @@ def write_group(writer: Writer, statement: Statement) -> None:
             writer.write(line, node)
 
 
-def _ufunc(writer: Writer, node: Node) -> str:
-    """The name of the ufunc that a reduction applies."""
-    return writer.ufunc(REDUCTIONS[node.op.name])
-
-
 def _reduction(writer: Writer, node: Node, data: str, cut: Cut, out: str) -> str:
     """The line that reduces a block. Over the first axes and the last ones it takes two steps: the
     first adds whole images, for instance, which NumPy does faster than to add up each."""
-    ufunc, over = _ufunc(writer, node), axes_of_reduction(node)
+    ufunc, over = writer.ufunc(REDUCTIONS[node.op.name]), axes_of_reduction(node)
     axes = cut.reduced(over)
     first = [a for i, a in enumerate(axes) if a == axes[0] + i]
     as_op = INTERPRETED in node.labels and not ends_short(spec_of(node.sources[0]).shape, over)

@@ -212,13 +212,12 @@ def find_cut(needs: Needs, domain: Shape) -> Cut | None:
                 continue
         # Results of blocks must be small beside a block.
         parts = [node for node, over in at_end if begin in over]
-        if prod(domain) > ONE_BLOCK:
-            few = rows_per_block(domain, rows, itemsize, 16) < 2
-            if any(
-                INTERPRETED in node.labels and (begin in over or (few and over[0] < begin))
-                for node, over, _ in needs.reductions
-            ):
-                continue  # it would add up in another order than its op does
+        few = rows_per_block(domain, rows, itemsize, 16) < 2
+        if prod(domain) > ONE_BLOCK and any(
+            INTERPRETED in node.labels and (begin in over or (few and over[0] < begin))
+            for node, over, _ in needs.reductions
+        ):
+            continue  # it would add up in another order than its op does
         if 8 * max([spec_of((node, 0)).nbytes for node in parts], default=0) <= BLOCK_BYTES:
             return cut
     return None

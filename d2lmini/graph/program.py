@@ -316,25 +316,17 @@ def _operands(arrays: Sequence[NDArray]) -> list[Operand]:
 MOST_FORMULAS = 512
 
 
-class Formulas(OrderedDict[tuple, "FormulaProgram"]):
-    """The programs of composed ops on one device. They share arenas, and end with the device."""
-
-    def __init__(self, ctx: Context):
-        super().__init__()
-        self.arenas = Arenas(ctx)
-
-
 def compiled_formula(
     op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any], ctx: Context
 ) -> FormulaProgram:
-    """The program of a call of a composed op on arrays of these specs, which equal calls share."""
+    """The program of a call of a composed op on arrays of these specs, which equal calls share. The
+    programs of a device share arenas, and end with it."""
     device = device_of(ctx)
-    if device.formulas is None:
-        device.formulas = Formulas(ctx)
-    programs = device.formulas
+    device.formulas = device.formulas or (OrderedDict(), Arenas(ctx))
+    programs, arenas = device.formulas
     key = op, specs, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
     if key not in programs:
-        programs[key] = FormulaProgram(op, specs, attrs, ctx, programs.arenas)
+        programs[key] = FormulaProgram(op, specs, attrs, ctx, arenas)
         if len(programs) > MOST_FORMULAS:
             programs.popitem(last=False)
     return programs[key]  # type: ignore[no-any-return]
@@ -356,8 +348,7 @@ class FormulaProgram:
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
         size = max([spec.size for spec in specs if spec is not None])
         labels = {INTERPRETED: "True"} if size < COMPILED_SIZE else {}
-        call = Node(op, "y", inputs, attrs, outputs, labels)
-        results = expand(call, inputs, "")
+        results = expand(Node(op, "y", inputs, attrs, outputs, labels), inputs, "")
         self.arenas = arenas
         given = [node for node in variables if node is not None]
         self.program = Program(op.name, given, simplify(results), ctx, arenas)
