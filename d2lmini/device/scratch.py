@@ -43,18 +43,16 @@ from d2lmini.device.storage import RED_ZONE
 
 #: Larger blocks are not kept, unless the caller says so.
 MOST_BYTES = 1 << 21
-#: Bytes of a spare block: a million numbers.
-SPARE = 1 << 22
 
 
 class Scratch(threading.local):
     """The buffers of a thread, by name: two buffers in use at once need two names."""
 
     def __init__(self) -> None:
-        self.memory: dict[str, np.ndarray] = {}
+        self.memory: dict[str | int, np.ndarray] = {}
 
     def array(
-        self, name: str, shape: int | tuple[int, ...], dtype: Any, most: int = MOST_BYTES
+        self, name: str | int, shape: int | tuple[int, ...], dtype: Any, most: int = MOST_BYTES
     ) -> np.ndarray:
         """Room for an array of this shape (or length), contents undefined; kept if it takes no more
         than `most` bytes."""
@@ -71,14 +69,12 @@ class Scratch(threading.local):
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
         return memory[:nbytes].view(dtype).reshape(shape)
 
-    def spare(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Room for one array more, in memory that no other array uses."""
-        names = (f"spare{k}" for k in count())
+    def spare(self, spec: Any) -> np.ndarray:
+        """Room for an array of this shape and dtype, in memory that no other array uses."""
         # Two references: the dict and getrefcount's.
-        name = next(n for n in names if n not in self.memory or getrefcount(self.memory[n]) < 3)
-        nbytes = prod(shape) * np.dtype(dtype).itemsize
-        room = self.array(name, max(nbytes, SPARE), np.uint8, SPARE)  # unused pages take no memory
-        return room[:nbytes].view(dtype).reshape(shape)
+        name = next(k for k in count() if k not in self.memory or getrefcount(self.memory[k]) < 3)
+        nbytes = max(spec.nbytes, 2 * MOST_BYTES)  # unused pages take no memory
+        return np.ndarray(spec.shape, spec.dtype, self.array(name, nbytes, np.uint8, nbytes))
 
 
 scratch = Scratch()

@@ -155,7 +155,7 @@ class Local(FormulaValue):
         if is_map and any([a.size >= BLOCKED for a in arrays]):
             # Fresh memory takes longer than the kernel.
             (spec,) = as_specs(op.infer(*[x._spec for x in inputs], **attrs))
-            return Local(xp, kernel(xp, *arrays, out=scratch.spare(*spec), **attrs))
+            return Local(xp, kernel(xp, *arrays, out=scratch.spare(spec), **attrs))
         result = kernel(xp, *arrays, **attrs)
         if isinstance(result, tuple):
             return [Local(xp, xp.asarray(part)) for part in result]
