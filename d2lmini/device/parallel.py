@@ -41,9 +41,8 @@ def parallel_for(
     The first exception of a piece is raised after the others have ended. `whole` does the work of
     all pieces in one call, with the same bits; it is called when no other thread can help.
     """
-    if (
-        n < 2 or thread_state.cut or not instrument.listeners
-    ):  # a cut within a piece belongs to the piece
+    # A cut within a piece belongs to the piece.
+    if n < 2 or thread_state.cut or not instrument.listeners:
         _run_pieces(n, body, whole)
         return
     begin_ns = engine.current.clock()

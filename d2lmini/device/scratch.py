@@ -29,6 +29,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
+from itertools import count
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -48,10 +49,10 @@ class Scratch(threading.local):
     """The buffers of a thread, by name: two buffers in use at once need two names."""
 
     def __init__(self) -> None:
-        self.memory: dict[str, np.ndarray] = {}
+        self.memory: dict[str | int, np.ndarray] = {}
 
     def array(
-        self, name: str, shape: int | tuple[int, ...], dtype: Any, most: int = MOST_BYTES
+        self, name: str | int, shape: int | tuple[int, ...], dtype: Any, most: int = MOST_BYTES
     ) -> np.ndarray:
         """Room for an array of this shape (or length), contents undefined; kept if it takes no more
         than `most` bytes."""
@@ -67,6 +68,13 @@ class Scratch(threading.local):
                 return np.empty(shape, dtype)
             memory = self.memory[name] = np.empty(nbytes, np.uint8)
         return memory[:nbytes].view(dtype).reshape(shape)
+
+    def spare(self, spec: Any) -> np.ndarray:
+        """Room for an array of this shape and dtype, in memory that no other array uses."""
+        # Two references: the dict and getrefcount's.
+        name = next(k for k in count() if k not in self.memory or getrefcount(self.memory[k]) < 3)
+        nbytes = max(spec.nbytes, 2 * MOST_BYTES)  # unused pages take no memory
+        return np.ndarray(spec.shape, spec.dtype, self.array(name, nbytes, np.uint8, nbytes))
 
 
 scratch = Scratch()

@@ -43,6 +43,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from d2lmini import kvstore as kv
 from d2lmini import ndarray as nd
 from d2lmini.base import MXNetError, callsite
@@ -134,7 +136,7 @@ class Checkpoint:
                 self._trainer.save_states(folder / "trainer.states")
         state = {
             "random": random_state.state_dict(),
-            "numpy": random_state.numpy_state_dict(),
+            "numpy": random_state.numpy_state_dict(np.random.get_state(legacy=False)),
             "python": random.getstate(),
             "data": [loader.state_dict() for loader in self._data],
         }

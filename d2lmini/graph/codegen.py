@@ -74,6 +74,7 @@ _COMMON = {
     "maximum_scalar": maximum_scalar, "minimum_scalar": minimum_scalar,
     "given_or_new": place_or_new, "in_blocks": in_blocks, "shared_matmul": matmul,
 }  # fmt: skip
+_NO_LETTERS = re.compile(r"\W", re.ASCII)
 _TAKEN = {"xp", "arena", "arrays", "places", "keys", "run", "float", *_COMMON, *dir(np)}
 
 
@@ -110,6 +111,9 @@ class Writer:
         self._body: list[tuple[str, Node | None]] = []
         self.name = self.identifier(name)
         self._begin(inputs, outputs)
+        self._read = {e for s in self.statements for node in s.nodes for e in node.sources}
+        self._read.update(entry for entry, _ in self.layout.copied)
+        fresh = [e for e, kind in self.layout.kinds.items() if kind is Placement.FRESH]
         for when, statement in enumerate(self.statements):
             if statement.shape is None:
                 self._alone(statement.nodes[0])
@@ -117,7 +121,9 @@ class Writer:
                 self._gpu.write_kernel(self, statement)
             else:
                 write_group(self, statement)
-            self._drop_dead(when)
+            dead = [self._names[entry] for entry in fresh if self.layout.last[entry] == when]
+            if dead:
+                self.write("del " + ", ".join(dead))
         for entry, number in self.layout.copied:
             self.write(f"xp.copyto({self._results[number]}, {self.name_of(entry)})", entry[0])
         self.write(f"return [{', '.join(self._results)}]")
@@ -128,7 +134,7 @@ class Writer:
     def identifier(self, text: str) -> str:
         """A new name made of `text`, which may come from a file."""
         # Of ASCII: Python normalizes other letters, so that different names may become the same.
-        name = re.sub(r"\W", "_", text, flags=re.ASCII)
+        name = _NO_LETTERS.sub("_", text)
         if not name or name[0].isdigit() or keyword.iskeyword(name) or name == "__debug__":
             name = "_" + name
         unique, count = name, 1
@@ -194,8 +200,7 @@ class Writer:
         else:
             text = f"{value.table}[xp][{self.dtype(value.dtype)}][{literal(number)}]"
         if text not in self.numbers:
-            digits = re.sub(r"[^\w]", "_", str(number).replace("-", "minus_"))
-            self.numbers[text] = self.identifier("_" + digits)
+            self.numbers[text] = self.identifier("_" + str(number).replace("-", "minus_"))
         return self.numbers[text]
 
     def dtype(self, dtype: np.dtype) -> str:
@@ -267,19 +272,6 @@ class Writer:
             self.define(self._gpu.lines_of(name, made), [])
         return self._kernels[made]
 
-    def _drop_dead(self, when: int) -> None:
-        """Write a `del` for the fresh arrays that no statement after `when` reads."""
-        layout = self.layout
-        dead = [
-            self._names[entry]
-            for node in self.statements[when].nodes
-            for base in [*node.inputs, *node.outputs]
-            for entry in (layout.owners[base] if base is not None else ())
-            if layout.kinds[entry] is Placement.FRESH and layout.last[entry] == when
-        ]
-        if dead:
-            self.write("del " + ", ".join(dict.fromkeys(dead)))
-
     # -- one op ------------------------------------------------------------------------------------
 
     def _alone(self, node: Node) -> None:
@@ -295,7 +287,7 @@ class Writer:
                 self._frame.append(f"{name} = xp.asarray({host})")
             else:
                 self.namespace[name] = value
-        elif kind is Placement.VIEW:
+        elif kind is Placement.VIEW and entry in self._read:
             name, base = self.identifier(node.name), node.inputs[0]
             self._names[entry] = name
             self._name_view(name, f"{self.name_of(base)}{view_text(node)}", self._in_arena(base))
@@ -308,7 +300,7 @@ class Writer:
             self.write(f"{target} = {self.call(node, self._inputs(node))}", node)
         elif is_product(node):
             self.write(product(self, node), node)
-        else:
+        elif kind is not Placement.VIEW:
             outs = [self.name_of(output) for output in node.outputs]
             inputs = self._inputs(node)
             shape = spec_of(entry).shape

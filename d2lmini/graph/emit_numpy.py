@@ -49,6 +49,7 @@ from d2lmini.device.blas import SERIAL_PRODUCT
 from d2lmini.device.parallel import parallel_for
 from d2lmini.device.scratch import scratch as memory
 from d2lmini.graph.fusion import (
+    INTERPRETED,
     Cut,
     Statement,
     axes_of_reduction,
@@ -62,7 +63,7 @@ from d2lmini.graph.text import WIDTH, fit_line, list_text, plain
 from d2lmini.ops.chunking import LARGE, along
 from d2lmini.ops.chunking import split_evenly as cut_evenly
 from d2lmini.ops.core import Shape
-from d2lmini.ops.reduce import REDUCTIONS, kept_shape
+from d2lmini.ops.reduce import REDUCTIONS, ends_short, kept_shape
 from d2lmini.ops.scalar_cache import ROW
 from d2lmini.ops.spec import Spec
 
@@ -82,7 +83,7 @@ def lines_of(
     if _is_one_reduction(node) and not writer.on_gpu:
         axis, kept = axes_of_reduction(node)[0], node.attrs["keepdims"]
         how = f"axis={axis}, {'keepdims=True, ' if kept else ''}out={outs[0]}"
-        line = f"{_ufunc(writer, node)}.reduce({inputs[0]}, {how})"
+        line = f"{writer.ufunc(REDUCTIONS[node.op.name])}.reduce({inputs[0]}, {how})"
         return [line + _comment(node, outs), *_division(writer, node, outs[0])]
     if steps is None:
         out = outs[0] if len(outs) == 1 else f"({', '.join(outs)})"
@@ -116,9 +117,8 @@ def _is_one_reduction(node: Node) -> bool:
 def _limited(writer: Writer, step: Step, names: dict[Any, str | None]) -> str:
     """The call for `maximum` or `minimum` of many elements and a number."""
     data, number = sorted(step.args, key=lambda a: type(a) is Number)
-    function = {"maximum": "maximum_scalar", "minimum": "minimum_scalar"}[step.ufunc]
     value = writer.attribute(number.value)
-    return f"{function}(xp, {names[data]}, {value}, out={names['y']})"
+    return f"{step.ufunc}_scalar(xp, {names[data]}, {value}, out={names['y']})"
 
 
 def _comment(node: Node, outs: Sequence[str]) -> str:
@@ -185,7 +185,7 @@ def write_group(writer: Writer, statement: Statement) -> None:
         shape = cut.merged(shape, domain)
         array = writer.name_in_shape(entry, shape)
         if entry in totals:
-            passed["totals"][name] = f"({_ufunc(writer, entry[0])}, {array})"
+            passed["totals"][name] = f"({writer.ufunc(REDUCTIONS[entry[0].op.name])}, {array})"
         else:
             passed["cut" if shape[cut.begin] == rows else "whole"][name] = array
     scratch = find_scratch(nodes, names, writer.identifier)
@@ -221,17 +221,14 @@ def write_group(writer: Writer, statement: Statement) -> None:
             writer.write(line, node)
 
 
-def _ufunc(writer: Writer, node: Node) -> str:
-    """The name of the ufunc that a reduction applies."""
-    return writer.ufunc(REDUCTIONS[node.op.name])
-
-
 def _reduction(writer: Writer, node: Node, data: str, cut: Cut, out: str) -> str:
     """The line that reduces a block. Over the first axes and the last ones it takes two steps: the
     first adds whole images, for instance, which NumPy does faster than to add up each."""
-    ufunc, axes = _ufunc(writer, node), cut.reduced(axes_of_reduction(node))
+    ufunc, over = writer.ufunc(REDUCTIONS[node.op.name]), axes_of_reduction(node)
+    axes = cut.reduced(over)
     first = [a for i, a in enumerate(axes) if a == axes[0] + i]
-    if len(first) < len(axes):
+    as_op = INTERPRETED in node.labels and not ends_short(spec_of(node.sources[0]).shape, over)
+    if len(first) < len(axes) and not as_op:
         data = f"{ufunc}.reduce({data}, {_over(first)})"
         axes = axes[len(first) :]
     return f"{ufunc}.reduce({data}, {_over(axes)}, out={out})"

@@ -214,8 +214,14 @@ def find_cut(needs: Needs, domain: Shape) -> Cut | None:
             if run * itemsize < RUN_BYTES:
                 continue
         # Results of blocks must be small beside a block.
-        parts = [spec_of((node, 0)).nbytes for node, over in at_end if begin in over]
-        if 8 * max(parts, default=0) <= BLOCK_BYTES:
+        parts = [node for node, over in at_end if begin in over]
+        few = rows_per_block(domain, rows, itemsize, 16) < 2
+        if prod(domain) > ONE_BLOCK and any(
+            INTERPRETED in node.labels and (begin in over or (few and over[0] < begin))
+            for node, over, _ in needs.reductions
+        ):
+            continue  # it would add up in another order than its op does
+        if 8 * max([spec_of((node, 0)).nbytes for node in parts], default=0) <= BLOCK_BYTES:
             return cut
     return None
 
@@ -240,6 +246,9 @@ SMALLEST_PASS = 1 << 19
 MOST = 64
 #: The label of nodes that backward computes again (`backward.mirror`).
 MIRRORED = "mirrored"
+#: The label of nodes of a formula: the first calls are interpreted, and later ones give their bits.
+#: So reductions add up as the ops do.
+INTERPRETED = "interpreted"
 
 
 class Statement:

@@ -141,7 +141,8 @@ class Node:
     @property
     def outputs(self) -> list[Entry]:
         """All outputs in a typed graph, including those that only backward uses."""
-        return [(self, i) for i in range(len(self.specs or ()))]
+        n = len(self.specs or ())
+        return [(self, 0)] if n == 1 else [(self, i) for i in range(n)]
 
     @property
     def own_attrs(self) -> dict[str, Any]:
@@ -382,16 +383,11 @@ def uniform(entry: Entry | None) -> Any:
     op, attrs = entry[0].op, entry[0].attrs
     if op is CONSTANT:
         return attrs["value"].fill
-    if op.name not in _FILLS:
+    value = attrs["value"] if op.name == "_full" else _FILLS.get(op.name)
+    if value is None:
         return None
-    value, dtype = _FILLS[op.name](attrs), spec_of(entry).dtype
+    dtype = spec_of(entry).dtype
     return run_quietly(lambda: full.compute(np, shape=(), value=value, dtype=dtype)).item()
 
 
-_FILLS = {
-    "_zeros": lambda attrs: 0,
-    "_ones": lambda attrs: 1,
-    "_full": lambda attrs: attrs["value"],
-    "zeros_like": lambda attrs: 0,
-    "ones_like": lambda attrs: 1,
-}
+_FILLS = {"_zeros": 0, "_ones": 1, "zeros_like": 0, "ones_like": 1}

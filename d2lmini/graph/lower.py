@@ -97,10 +97,12 @@ class Number(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One call of a ufunc. `args`: indices of inputs, `Number`s, or Y, the result so far."""
+    """One call of a ufunc. `args`: indices of inputs, `Number`s, or Y, the result so far; in the
+    trace the Step that gave it. `dtype`: that of the array which the ufunc writes to."""
 
     ufunc: str
     args: tuple[Any, ...]
+    dtype: np.dtype
 
 
 def steps_of(node: Node) -> tuple[Step, ...] | None:
@@ -137,12 +139,12 @@ def _steps(
         return None
     last = result.expr if isinstance(result, Proxy) else None
     steps: list[Step] = []
-    while isinstance(last, _Call):
-        computed = [arg for arg in last.args if isinstance(arg, _Call)]
+    while isinstance(last, Step):
+        computed = [arg for arg in last.args if isinstance(arg, Step)]
         if last.dtype != dtype or len(computed) > 1:
             return None
-        args = [Y if isinstance(arg, _Call) else arg for arg in last.args]
-        steps.insert(0, Step(last.ufunc, tuple(args)))
+        args = [Y if isinstance(arg, Step) else arg for arg in last.args]
+        steps.insert(0, last._replace(args=tuple(args)))
         last = computed[0] if computed else None
     return tuple(steps) or None
 
@@ -155,21 +157,12 @@ def may_overwrite(steps: tuple[Step, ...], i: int) -> bool:
 # -- the trace -------------------------------------------------------------------------------------
 
 
-class _Call(NamedTuple):
-    """The expression of a result. `args`: indices of inputs, `Number`s and calls. `dtype`: that of
-    the array which the ufunc writes to."""
-
-    ufunc: str
-    args: tuple[Any, ...]
-    dtype: np.dtype
-
-
 #: The table of the scalar operands of a ufunc, if it is not `scalars`.
 _TABLES = {family.ufunc: family.numbers for family in FAMILIES.values()}
 
 
 class _Ufuncs(SymbolicModule):
-    """The array module whose expressions are the index of an input, a `Number` or a `_Call`."""
+    """The array module whose expressions are the index of an input, a `Number` or a `Step`."""
 
     def call(
         self, ufunc: np.ufunc, args: Sequence[Any], loop: Sequence[np.dtype], result: np.dtype
@@ -187,11 +180,11 @@ class _Ufuncs(SymbolicModule):
         exprs = tuple(map(argument, args))
         if None in exprs or all(isinstance(expr, Number) for expr in exprs):
             raise NotTraceable(f"{name} without an array")
-        return Proxy(self, _Call(name, exprs, result), result)
+        return Proxy(self, Step(name, exprs, result), result)
 
     def convert(self, expr: Any, old: np.dtype, new: np.dtype) -> Any:
         """A ufunc converts its result while it writes; other values are not converted."""
-        if old != new and isinstance(expr, _Call) and np.can_cast(old, new, "same_kind"):
+        if old != new and isinstance(expr, Step) and np.can_cast(old, new, "same_kind"):
             return expr._replace(dtype=new)
         return super().convert(expr, old, new)
 
@@ -311,12 +304,10 @@ def inlined(outputs: Sequence[Entry], kind: str = "cpu") -> list[Entry]:
     def rule(node: Node, inputs: Inputs) -> list[Entry] | None:
         return expand(node, inputs) if is_formula(node) else None
 
-    found = with_order(outputs)
-    if not any(map(is_formula, found.order)):
-        return found
+    found = given = with_order(outputs)
     while any(map(is_formula, found.order)):  # formulas call composed ops
         found = with_order(transform(found, rule))
-    return simplify(found)
+    return found if found is given else simplify(found)
 
 
 def expand(node: Node, inputs: Inputs, prefix: str | None = None) -> list[Entry]:
@@ -352,7 +343,8 @@ def call_maker(prefix: str, like: Node, counts: dict[str, int]) -> CallMaker:
         specs = as_specs(infer(op, [spec_of(e) for e in entries if e is not None], attrs))
         if "training" in op.injects:
             attrs = {"training": modes.training, **attrs}
-        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_")
+        # "backward_softmax0", with the prefix once.
+        name = prefix + next_name(counts, operator_hint(op.name)).lstrip("_").removeprefix(prefix)
         return Node(op, name, entries, attrs, tuple(specs), like.labels, like.site)
 
     return call_of

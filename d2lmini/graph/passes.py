@@ -617,16 +617,14 @@ def pool_before_activation(outputs: Sequence[Entry]) -> list[Entry]:
         if uses[node.inputs[0]] > 1:
             return None
         bent = calls(inputs[0], ("Activation", *RISING))
-        if bent is None or not _rises(bent) or bent.sources[0][0] in changed:
+        if bent is None or bent.sources[0][0] in changed or is_half(spec_of((bent, 0)).dtype):
+            return None
+        if bent.attrs.get("act_type", "relu") not in RISING:
             return None
         largest = call(node.op, bent.inputs, node, **node.attrs)
         return [call(bent.op, (largest,), bent, **bent.attrs)]
 
     return transform(outputs, rule)
-
-
-def _rises(node: Node) -> bool:
-    return node.attrs.get("act_type", "relu") in RISING and not is_half(spec_of((node, 0)).dtype)
 
 
 # -- all of them -----------------------------------------------------------------------------------

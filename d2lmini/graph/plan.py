@@ -52,6 +52,7 @@ block by block.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -233,6 +234,7 @@ class Arenas:
 Placement = Enum("Placement", ("INPUT", "CONSTANT", "BUFFER", "VIEW", "FRESH", "BLOCK"))
 
 
+@dataclass(eq=False, slots=True)
 class Buffer:
     """Memory for one value, or for several that follow each other in place.
 
@@ -242,14 +244,11 @@ class Buffer:
     offset      in the arena
     """
 
-    __slots__ = ("begin", "end", "entries", "offset", "output")
-
-    def __init__(self, entry: Entry, begin: int, end: int):
-        self.entries = [entry]
-        self.begin = begin
-        self.end = end
-        self.output: int | None = None
-        self.offset = 0
+    entries: list[Entry]
+    begin: int
+    end: int
+    output: int | None = None
+    offset: int = 0
 
     @property
     def spec(self) -> Spec:
@@ -374,7 +373,7 @@ class Layout:
                 continue
             buffer = self._in_place(node, when, statement)
             if buffer is None:
-                buffer = Buffer(entry, when, self.last[entry])
+                buffer = Buffer([entry], when, self.last[entry])
             else:
                 buffer.entries.append(entry)
                 buffer.end = self.last[entry]
@@ -395,14 +394,10 @@ class Layout:
             buffer = self.buffers.get(owner)
             if buffer is None or self.last[owner] != when or buffer.entries[-1] != owner:
                 continue
-            if all(self._overwrites(reader, owner, node) for reader in before) and not any(
-                self._reads(reader, owner) for reader in after
-            ):
+            late = any(owner in self.owners[e] for reader in after for e in reader.sources)
+            if not late and all(self._overwrites(reader, owner, node) for reader in before):
                 return buffer
         return None
-
-    def _reads(self, node: Node, owner: Entry) -> bool:
-        return any(e is not None and owner in self.owners[e] for e in node.inputs)
 
     def _overwrites(self, reader: Node, owner: Entry, writer: Node) -> bool:
         """True if `reader` reads the memory of `owner` only where, and before, `writer` writes."""

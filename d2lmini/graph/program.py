@@ -69,6 +69,7 @@ from d2lmini.device.storage import SMALL, Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, lock
 from d2lmini.engine.failure import OutOfMemoryError, OutOfRangeError
 from d2lmini.graph.codegen import Writer
+from d2lmini.graph.fusion import INTERPRETED
 from d2lmini.graph.ir import Entry, Inputs, Node, spec_of, with_order
 from d2lmini.graph.lower import expand, inlined
 from d2lmini.graph.passes import simplify
@@ -77,7 +78,7 @@ from d2lmini.ndarray.compute import Operand, array_of
 from d2lmini.ndarray.dispatch import kind_of, note_writes, run_inline, wrap
 from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ops import kernels
-from d2lmini.ops.composed import Composed, rounded_specs
+from d2lmini.ops.composed import COMPILED_SIZE, Composed, rounded_specs
 from d2lmini.ops.core import Spec
 from d2lmini.ops.kernels import needs_copies
 
@@ -315,25 +316,17 @@ def _operands(arrays: Sequence[NDArray]) -> list[Operand]:
 MOST_FORMULAS = 512
 
 
-class Formulas(OrderedDict[tuple, "FormulaProgram"]):
-    """The programs of composed ops on one device. They share arenas, and end with the device."""
-
-    def __init__(self, ctx: Context):
-        super().__init__()
-        self.arenas = Arenas(ctx)
-
-
 def compiled_formula(
     op: Composed, specs: tuple[Spec | None, ...], attrs: dict[str, Any], ctx: Context
 ) -> FormulaProgram:
-    """The program of a call of a composed op on arrays of these specs, which equal calls share."""
+    """The program of a call of a composed op on arrays of these specs, which equal calls share. The
+    programs of a device share arenas, and end with it."""
     device = device_of(ctx)
-    if device.formulas is None:
-        device.formulas = Formulas(ctx)
-    programs = device.formulas
+    device.formulas = device.formulas or (OrderedDict(), Arenas(ctx))
+    programs, arenas = device.formulas
     key = op, specs, *attrs.items(), str(attrs)  # the text tells -0.0 from 0.0, 1 from True
     if key not in programs:
-        programs[key] = FormulaProgram(op, specs, attrs, ctx, programs.arenas)
+        programs[key] = FormulaProgram(op, specs, attrs, ctx, arenas)
         if len(programs) > MOST_FORMULAS:
             programs.popitem(last=False)
     return programs[key]  # type: ignore[no-any-return]
@@ -353,7 +346,9 @@ class FormulaProgram:
         is_rounded = needs_copies(op, filter(None, specs))
         outputs = tuple(rounded_specs(op, specs, attrs)) if is_rounded else None
         inputs: Inputs = tuple([None if node is None else (node, 0) for node in variables])
-        results = expand(Node(op, "y", inputs, attrs, outputs), inputs, "")
+        size = max([spec.size for spec in specs if spec is not None])
+        labels = {INTERPRETED: "True"} if size < COMPILED_SIZE else {}
+        results = expand(Node(op, "y", inputs, attrs, outputs, labels), inputs, "")
         self.arenas = arenas
         given = [node for node in variables if node is not None]
         self.program = Program(op.name, given, simplify(results), ctx, arenas)

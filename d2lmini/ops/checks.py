@@ -37,8 +37,9 @@ def check_numbers(spec: Spec) -> None:
 
 def check_one_dtype(*specs: Spec | None) -> None:
     """All given inputs share one dtype."""
-    names = [spec.dtype.name for spec in specs if spec is not None]
-    if len(set(names)) > 1:
+    dtypes = [spec.dtype for spec in specs if spec is not None]
+    if len(set(dtypes)) > 1:
+        names = [dtype.name for dtype in dtypes]
         raise MXNetError(f"dtypes differ: {', '.join(names)}; convert with .astype('{names[-1]}')")
 
 

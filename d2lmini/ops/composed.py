@@ -51,6 +51,7 @@ import numpy as np
 from d2lmini.base import loaders
 from d2lmini.base.dtypes import CHAR
 from d2lmini.context import cpu
+from d2lmini.device.scratch import scratch
 from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring, registry
@@ -60,9 +61,8 @@ from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call is compiled when it comes for this time, or when its calls have read so many elements:
 #: compiling takes a millisecond or more, as long as a tiny call a hundred times, and as long as
-#: interpreting these elements takes longer than a program, which computes them in blocks. A
-#: gradient that is interpreted keeps its intermediate results until it has ended: with an array of
-#: `BLOCKED` elements it is compiled at once.
+#: interpreting these elements takes longer than a program, which computes them in blocks and has
+#: no intermediate results of their size.
 COMPILED_CALL = 64
 COMPILED_SIZE = 1 << 20
 
@@ -71,9 +71,12 @@ COMPILED_SIZE = 1 << 20
 
 
 class FormulaValue(Typed, Fluent):
-    """What formulas compute with: the operators and methods of arrays and Symbols."""
+    """What formulas compute with: the operators and methods of arrays and Symbols. is_taped: the
+    formula is differentiated (`Taped`)."""
 
     __slots__ = ()
+
+    is_taped = False
 
     def reshape(self, *shape: Any) -> Any:
         """The elements in another shape; see the op."""
@@ -120,7 +123,13 @@ class Local(FormulaValue):
             return found[0] if len(found) == 1 else found
         if op.formula is not None:
             return op.formula(*inputs, **attrs)
-        result = op.kernel_for(kind_of(xp))(xp, *arrays, **attrs)
+        kernel = op.kernel_for(kind_of(xp))
+        is_map = xp is np and op.pointwise and op.takes_out
+        if is_map and any([a.size >= BLOCKED for a in arrays]):
+            # Fresh memory takes longer than the kernel.
+            (spec,) = as_specs(op.infer(*[x._spec for x in inputs], **attrs))
+            return Local(xp, kernel(xp, *arrays, out=scratch.spare(spec), **attrs))
+        result = kernel(xp, *arrays, **attrs)
         if isinstance(result, tuple):
             return [Local(xp, xp.asarray(part)) for part in result]
         return Local(xp, xp.asarray(result))
@@ -166,6 +175,8 @@ class Taped(FormulaValue):
     """
 
     __slots__ = ("g", "leads", "tape", "value")
+
+    is_taped = True
 
     def __init__(self, value: Any, tape: list, leads: bool):
         self.value = value
@@ -261,7 +272,6 @@ class Composed(Op):
         self.simple = outputs == 1 and not self.injects
         self.keeps = tuple((i, None) for i in range(len(self.input_names)))
         self.rule = None if is_constant else self.gradients
-        self.is_gradient = False
         self.backward_op = cache(self._make_backward_op)
         self.__wrapped__ = formula  # nd.softmax?? shows it
 
@@ -287,8 +297,8 @@ class Composed(Op):
         self, g: Any, saved: Sequence[Any], attrs: dict[str, Any], needs: Any, places: Any = NOWHERE
     ) -> Sequence[Any]:
         """The gradients of the inputs, by one call of a composed op: of the rule that `gradient`
-        attached, because it needs less, or of the one that follows from the formula. `saves` names
-        inputs and "y", no parts of them."""
+        attached, because it needs less, or of the one that follows from the formula. A part
+        that is kept, such as "x.dtype", is an attribute of the call."""
         grads: list[Any] = [None] * len(self.input_names)
         gs = [x for x in g if x is not None] if isinstance(g, (list, tuple)) else [g]
         wanted = self._wanted(attrs, needs)
@@ -312,12 +322,14 @@ class Composed(Op):
     ) -> tuple[Composed, list[Any], dict[str, Any]]:  # fmt: skip
         """The op of the gradient, its inputs and its attributes."""
         values = list(gs)
-        for kept in saved:
-            if kept is not None:
+        # The mode is that of the forward pass.
+        facts = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
+        for i, (kept, (_, part)) in enumerate(zip(saved, self.keeps)):
+            if part is not None:
+                facts[f"kept{i}"] = kept
+            elif kept is not None:
                 values += kept if isinstance(kept, (list, tuple)) else [kept]
-        if self.injects:  # the mode is that of the forward pass
-            modes = {f"forward_{name}": attrs[name] for name in self.injects if name in attrs}
-            attrs = {**self._own(attrs), **modes}
+        attrs = {**self._own(attrs), **facts} if facts else attrs
         op = self.backward_op(len(gs), wanted, tuple(map(_count, saved)))
         return op, values, attrs
 
@@ -360,9 +372,11 @@ class Composed(Op):
         def formula(*values: Any, **attrs: Any) -> Any:
             gs, rest = list(values[:n]), iter(values[n:])
             saved: list[Any] = [
-                [next(rest) for _ in range(-count)] if count < 0 else next(rest) if count else None
-                for count in counts
-            ]
+                attrs[f"kept{i}"] if part is not None
+                else [next(rest) for _ in range(-count)] if count < 0
+                else next(rest) if count else None
+                for i, (count, (_, part)) in enumerate(zip(counts, self.keeps))
+            ]  # fmt: skip
             own: dict[str, Any] = {
                 name: attrs[f"forward_{name}" if name in self.injects else name]
                 for name in ((*self.attr_names, *self.injects) if follows else self.rule_attrs)
@@ -377,11 +391,13 @@ class Composed(Op):
             return found if len(found) > 1 else found[0]
 
         formula.__doc__ = f"The gradient of {self.name}."
-        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects])
+        facts = [f"kept{i}" for i, (_, part) in enumerate(self.keeps) if part is not None]
+        words = (*self.attr_names, *[f"forward_{name}" for name in self.injects], *facts)
         inputs = [f"g{i}" for i in range(n)]
-        for (place, _), count in zip(self.keeps, counts):
+        for (place, part), count in zip(self.keeps, counts):
             name = "y" if place == Y else self.input_names[place]
-            inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
+            if part is None:
+                inputs += [name] if count > 0 else [f"{name}{i}" for i in range(-count)]
 
         def infer(*specs: Spec, **attrs: Any) -> Any:
             # A gradient is like the input, where this was kept, else as the rule makes it.
@@ -397,7 +413,6 @@ class Composed(Op):
             outputs=sum(wanted), flops=20, constants=self.constants,
             compute_in_float32=self.compute_in_float32,
         )  # fmt: skip
-        op.is_gradient = True
         return op
 
 
@@ -453,9 +468,7 @@ class Runner:
         op = self.op
         if xp is not np:  # a program takes fewer launches; a task knows on which GPU
             return interpret(op, xp, arrays, attrs) if thread_state.task is None else None
-        size = max([a.size for a in arrays if a is not None])
         self.calls += 1
-        self.elements += size
-        if self.calls >= COMPILED_CALL or self.elements >= COMPILED_SIZE:
-            return None
-        return None if op.is_gradient and size >= BLOCKED else interpret(op, xp, arrays, attrs)
+        self.elements += max([a.size for a in arrays if a is not None])
+        is_frequent = self.calls >= COMPILED_CALL or self.elements >= COMPILED_SIZE
+        return None if is_frequent else interpret(op, xp, arrays, attrs)

@@ -52,17 +52,22 @@ def normalize(x: Any, gamma: Any, beta: Any, axes: Shape, eps: float) -> tuple[A
 
 
 def normalize_backward(
-    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shape: Shape
-) -> tuple[Any, Any, Any]:
+    g: Any, x: Any, gamma: Any, axes: Shape, eps: float, needs: Any, shape: Shape,
+    moments: Any = None,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """dx, and dgamma and dbeta in the shape of the parameters; None for those that are not needed.
+    moments: mean and 1 / sqrt(var + eps), if they are known.
 
     Where gamma is shared by all that a mean is taken over, it multiplies last, and dgamma and dbeta
     are made of the sums that dx needs.
     """
     n = max(prod(x.shape[a] for a in axes), 1)
-    centered = x - x.mean(axis=axes, keepdims=True)
-    var = (centered * centered).sum(axis=axes, keepdims=True) / n  # 0 of nothing, not nan
-    inverse = (var + eps).rsqrt()
+    if moments is None:
+        centered = x - x.mean(axis=axes, keepdims=True)
+        var = (centered * centered).sum(axis=axes, keepdims=True) / n  # 0 of nothing, not nan
+        inverse = (var + eps).rsqrt()
+    else:
+        centered, inverse = x - moments[0], moments[1]
     is_shared = all(gamma.shape[a] == 1 for a in axes)
     gh, scale = (g, gamma * inverse) if is_shared else (g * gamma, inverse)
     total = gh.sum(axis=axes, keepdims=True)
@@ -278,15 +283,18 @@ def BatchNorm(
 BatchNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, attrs["axis"]))
 
 
-@BatchNorm.gradient(saves="y data gamma beta")
-def _(g, y, data, gamma, beta, *, eps, fix_gamma, use_global_stats, axis, training, needs):
+@BatchNorm.gradient(saves="y data gamma beta gamma.dtype")
+def _(g, y, data, gamma, beta, dtype, *, eps, fix_gamma, use_global_stats, axis, training, needs):
     g = g[0] if isinstance(g, list) else g
     axes = other_axes(data, axis)
-    (scale,) = along(axis, data, gamma.ones_like() if fix_gamma else gamma)
+    scale, mean, inverse = along(axis, data, gamma.ones_like() if fix_gamma else gamma, *y[1:])
     if training and not use_global_stats:
-        dx, dgamma, dbeta = normalize_backward(g, data, scale, axes, eps, needs, gamma.shape)
+        # What forward kept: unless it was rounded, or its own dependence on data matters.
+        moments = None if is_half(dtype) or data.is_taped else (mean, inverse)
+        dx, dgamma, dbeta = normalize_backward(
+            g, data, scale, axes, eps, needs, gamma.shape, moments
+        )
     else:
-        mean, inverse = along(axis, data, y[1], y[2])
         dx = g * (scale * inverse)
         dgamma, dbeta = (g * (data - mean) * inverse).sum(axis=axes), g.sum(axis=axes)
     return dx, gamma.zeros_like() if fix_gamma else dgamma, dbeta, None, None

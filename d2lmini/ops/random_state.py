@@ -154,9 +154,8 @@ def load_state_dict(state: dict[str, Any]) -> None:
         _state.default, _state.seeds, _state.numbers = state["default"], seeds, numbers
 
 
-def numpy_state_dict() -> dict[str, Any]:
-    """The state of NumPy's global generator, as numbers, strings, lists and dicts."""
-    state: Any = np.random.get_state(legacy=False)
+def numpy_state_dict(state: Any) -> dict[str, Any]:
+    """What NumPy's `get_state(legacy=False)` gives, as numbers, strings, lists and dicts."""
     inner = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state["state"].items()}
     return {**state, "state": inner}
 

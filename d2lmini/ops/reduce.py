@@ -114,7 +114,7 @@ def _total(x: Any, axes: tuple[int, ...], place: Any, method: str) -> None:
     """
     how = {"dtype": place.dtype} if method in ("sum", "prod") else {}
     several = method == "sum" and x.size > SHORT and len(axes) > 1 and 0 in axes
-    if several and ends_short(x, axes):
+    if several and isinstance(x, np.ndarray) and x.flags.c_contiguous and ends_short(x.shape, axes):
         x = x.sum(axis=0, dtype=place.dtype, keepdims=True)
     reduce = getattr(x, method)
     if isinstance(x, np.ndarray) or (x.flags.c_contiguous and method != "min"):
@@ -123,12 +123,10 @@ def _total(x: Any, axes: tuple[int, ...], place: Any, method: str) -> None:
         place[...] = reduce(axis=axes, keepdims=True, **how)
 
 
-def ends_short(x: Any, axes: tuple[int, ...]) -> bool:
+def ends_short(shape: Shape, axes: tuple[int, ...]) -> bool:
     """True if the last of `axes` are short rows in memory, and the first axis is reduced first."""
-    last = max((a for a in range(x.ndim) if a not in axes), default=x.ndim)
-    row = prod(x.shape[last + 1 :])
-    few = x.size <= FEW * len(x)
-    return isinstance(x, np.ndarray) and 1 < row < SHORT and few and x.flags.c_contiguous
+    last = max((a for a in range(len(shape)) if a not in axes), default=len(shape))
+    return 1 < prod(shape[last + 1 :]) < SHORT and prod(shape[1:]) <= FEW
 
 
 def reduce_into(

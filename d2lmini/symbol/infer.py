@@ -72,11 +72,12 @@ def _to_fixed_point(
     one node. MXNetError, with the node and its line, for a contradiction."""
     nodes = topological(entries)
     known = {(v, 0): given.get(v) or _fact_of(v, fact) for v in nodes if v.op is None}
-    calls = [node for node in nodes if node.op is not None]
+    sweep = [node for node in nodes if node.op is not None][::-1]
     before: dict[Entry, Any] | None = None
     while known != before:
         before = dict(known)
-        for node in (*calls, *reversed(calls)):
+        sweep.reverse()
+        for node in sweep:
             try:
                 visit(node, known)
             except Exception as problem:  # whatever attributes and labels of a file may cause

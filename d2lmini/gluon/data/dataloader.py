@@ -214,7 +214,7 @@ class DataLoader:
     def _begin(self) -> tuple[_Place, Iterator[tuple[int, Any]]]:
         """Begin an epoch, or resume one: its numbered lists of indices."""
         if self._resumed is None or self._place is None:
-            state = state_of(self._batch_sampler), random_state.numpy_state_dict()
+            state = state_of(self._batch_sampler), np.random.get_state(legacy=False)
             self._place = _Place(*state, random_state.next_key(), self.epoch)
         batches, self._resumed = self._resumed or self._batch_sampler, None
         return self._place, islice(enumerate(batches), self._place.given, None)
@@ -243,7 +243,8 @@ class DataLoader:
                 f"state_dict: the order of a {type(odd).__name__} cannot be repeated; give it "
                 "state_dict() and load_state_dict(state), as the samplers of gluon.data have them"
             )
-        return {**vars(place), "key": list(place.key)}
+        numpy = random_state.numpy_state_dict(place.numpy)
+        return {**vars(place), "key": list(place.key), "numpy": numpy}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from `state`: the next `for` loop returns the rest of that epoch.

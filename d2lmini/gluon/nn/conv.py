@@ -93,13 +93,18 @@ class _Conv(Affine):
             "num_filter": self.channels, "num_group": self.groups,
             "no_bias": not self.use_bias, "layout": channels_first(self.layout, self.ndim),
         }  # fmt: skip
-        # One channel axis of the weight is whole, the other that of a group.
-        whole, grouped = self._channel_axes()
-        self._build_affine((whole, grouped // self.groups, *kernel), self.channels)
+        self._build_affine(self._weight_shape(self.in_channels), self.channels)
 
-    def _channel_axes(self) -> tuple[int, int]:
-        """The channels of the output and the input, in the order of the weight's axes."""
-        return self.channels, self.in_channels
+    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+        """One channel axis of the weight is whole, the other that of a group."""
+        return (self.channels, in_channels // self.groups, *self._kwargs["kernel"])
+
+    def infer_shape(self, x: Any) -> None:
+        """Set the channels of the weight from `x`; the graph of a call says what does not fit."""
+        if len(x.shape) == self.ndim + 2 and x.shape[1] and not x.shape[1] % self.groups:
+            self.weight.shape = self._weight_shape(x.shape[1])
+        else:
+            super().infer_shape(x)
 
     def _alias(self) -> str:
         return "conv"
@@ -165,8 +170,8 @@ class _ConvTranspose(_Conv):
                 f"{how['stride']}"
             )
 
-    def _channel_axes(self) -> tuple[int, int]:
-        return self.in_channels, self.channels
+    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
+        return (in_channels, self.channels // self.groups, *self._kwargs["kernel"])
 
 
 class Conv1DTranspose(_ConvTranspose):

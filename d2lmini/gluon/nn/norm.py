@@ -29,6 +29,7 @@ from typing import Any
 from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import is_half
 from d2lmini.gluon.hybrid_block import Layer
+from d2lmini.gluon.utils import shape_is_known
 from d2lmini.ops.core import as_dtype
 
 
@@ -64,7 +65,9 @@ class _Normalization(Layer):
             raise MXNetError(
                 f"{type(self).__name__}: axis={self.axis} is out of range for data {x.shape}"
             )
-        super().infer_shape(x)
+        for parameter in self._reg_params.values():
+            if not shape_is_known(parameter.shape):  # quicker than by the graph of a call
+                parameter.shape = (x.shape[self.axis],)
 
     def _shown(self) -> dict[str, Any]:
         return {**self._kwargs, "in_channels": self.gamma.shape[0]}

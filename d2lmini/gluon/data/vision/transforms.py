@@ -126,9 +126,12 @@ class Normalize(Layer):
     mean: Any = 0.0
     std: Any = 1.0
 
+    def _build(self) -> None:
+        values = self.mean, self.std
+        self._mean, self._std = (tuple(map(float, np.ravel(value))) for value in values)
+
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        mean, std = (tuple(map(float, np.ravel(value))) for value in (self.mean, self.std))
-        return normalize(x, mean=mean, std=std)
+        return normalize(x, mean=self._mean, std=self._std)
 
 
 # -- sizes and places ------------------------------------------------------------------------------
