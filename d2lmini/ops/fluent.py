@@ -197,13 +197,13 @@ _add_operators(Fluent)
 
 #: The ops that are also methods, as in MXNet.
 METHODS = """
-    abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmin argsort
-    broadcast_axes broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space
-    diag exp expm1 fix flip floor log log10 log1p log2 log_softmax max mean min nansum
-    norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat reshape_like rint
-    round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis softmax
-    softmin sort space_to_depth split split_v2 sqrt square sum swapaxes take tan tanh tile topk
-    transpose trunc zeros_like
+    abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmin argsort broadcast_axes
+    broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag exp
+    expand_dims expm1 fix flatten flip floor log log10 log1p log2 log_softmax max mean min
+    nansum norm one_hot ones_like pad pick prod radians rcbrt reciprocal relu repeat
+    reshape_like rint round rsqrt shape_array sigmoid sign sin sinh size_array slice slice_axis
+    softmax softmin sort space_to_depth split split_v2 sqrt square squeeze sum swapaxes take tan
+    tanh tile topk transpose trunc zeros_like
 """.split()
 
 

@@ -237,10 +237,7 @@ def reshape(self: Symbol, *shape: Any, **kwargs: Any) -> Any:
 
 
 _methods = {
-    **{
-        name: function_of(registry[name], name)
-        for name in (*METHODS, "expand_dims", "squeeze", "flatten")
-    },
+    **{name: function_of(registry[name], name) for name in METHODS},
     "astype": function_of(registry["Cast"], "cast"),
     "copy": function_of(registry["_copy"], "_copy"),
     "detach": function_of(registry["BlockGrad"], "blockgrad"),

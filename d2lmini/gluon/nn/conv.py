@@ -101,7 +101,10 @@ class _Conv(Affine):
 
     def infer_shape(self, x: Any) -> None:
         """Set the channels of the weight from `x`; the graph of a call says what does not fit."""
-        if len(x.shape) == self.ndim + 2 and x.shape[1] and not x.shape[1] % self.groups:
+        how, size = self._kwargs, x.shape[2:]
+        reach = zip(size, how["kernel"], how["dilate"], how["pad"])
+        fits = len(size) == self.ndim and all([n + 2 * p > d * (k - 1) for n, k, d, p in reach])
+        if fits and x.shape[1] and not x.shape[1] % self.groups:
             self.weight.shape = self._weight_shape(x.shape[1])
         else:
             super().infer_shape(x)
