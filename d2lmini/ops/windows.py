@@ -138,7 +138,8 @@ def with_padding(xp: Any, x: Any, geo: Geometry, value: float = 0.0) -> Any:
     size = geo.padded
     if size == geo.size:
         return x
-    padded = xp.full(x.shape[: -len(size)] + size, value, x.dtype)
+    shape = x.shape[: -len(size)] + size
+    padded = xp.full(shape, value, x.dtype) if value else xp.zeros(shape, x.dtype)
     copy(xp, x, padded[inside(geo)])
     return padded
 
