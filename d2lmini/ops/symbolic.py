@@ -91,7 +91,6 @@ class SymbolicModule:
               `loop`: the dtypes to compute in
     constant  (value, dtype) -> the expression of an array filled with a number
     choose    (condition, x, y, dtype) -> the result of `where(condition, x, y)`
-    number_of (value, dtype) -> what stands for a number of an optimizer's step (`update_program`)
 
     and a conversion. Without one of these, ops that need it are not traceable."""
 
@@ -112,6 +111,10 @@ class SymbolicModule:
         if type(value) in (int, float, bool):
             return type(value)
         raise NotTraceable(f"a {type(value).__name__}")
+
+    def number_of(self, value: Any, dtype: np.dtype) -> Any:
+        """What stands for a number of an optimizer's step (see `update_program`)."""
+        return value
 
     # -- ufuncs ------------------------------------------------------------------------------------
 

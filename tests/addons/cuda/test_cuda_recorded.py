@@ -38,7 +38,7 @@ NOT_RECORDED = {
     ),
     "argmax": "argmax topk",
     "argmin": "argmin",
-    "argsort": "_first _take_grad argsort sort topk",
+    "argsort": "_first _take_grad argsort topk",
     "cumsum": "_np_cumsum",
     "elements by index": "_getitem",
     "flip": "Pad SequenceReverse flip",
@@ -48,6 +48,7 @@ NOT_RECORDED = {
     "maximum.reduce": "max_axis",
     "minimum.reduce": "min_axis",
     "multiply.reduce": "prod",
+    "sort": "sort",
     "stack": "_sums_of_squares",
     "take": "Embedding take",
     "where": (
