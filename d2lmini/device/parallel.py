@@ -75,7 +75,7 @@ def _run_pieces(
         while (other := job.news.get()) is not None:
             other.work()
     finally:
-        current.shared(job)
+        current.end_sharing(job)
         # A helper that wakes late finds no piece; it must not keep the arrays alive.
         if job.is_over:
             del job.body

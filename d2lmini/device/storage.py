@@ -85,7 +85,8 @@ class Pool(ByteAccount):
 
     def __init__(self, ctx: Context, limit: int | None = None):
         self.ctx = ctx
-        # Filled by finalizers: freed (nbytes, block), and the bytes of freed tiny arrays.
+        # Filled by finalizers: freed (nbytes, block), and the bytes of freed arrays
+        # without a block: tiny ones, and those that were taken over.
         self.freed: deque[tuple[int, Any]] = deque()
         self.freed_tiny: list[int] = []
         # The same for listeners, if there are any: (nbytes, number by which traces know it).
@@ -244,6 +245,9 @@ class Chunk(WeightedVar):
 
     data    the contents as an array of the shape it was made with; None until computed
     pool    the pool that the memory comes from and goes back to
+    block   the pool's block in which `data` lies; None if NumPy holds the memory itself
+    nbytes  size of the memory
+    weight  0 below 4 KiB; else the bytes that count as pending until they are computed (`filled`)
     spec    the spec of an array on the CPU that is known to be all of `data`; None before
     saved   the cell of all elements, if the tape has saved the contents; else None
     parts   the cells of views that the tape has saved: (first, last element) -> cell; or None

@@ -24,7 +24,8 @@ Fields
     Task.waits     number of its Vars not yet granted, 0 ... number of Vars
     Task.seq       push order; breaks ties of priority
 
-Invariants (asserted where they change, tested by `Engine.check`)
+Invariants (asserted where they change, tested by `check_invariants` of
+tests/tools/invariants.py)
     I1  a writer holds alone:            writer is not None  implies  readers is empty
     I2  grants follow push order:        a queue is non-empty only while a task holds the Var
     I3  the head of a queue cannot be granted now (else it would have been)
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from d2lmini.base.callsite import Site
     from d2lmini.engine.failure import Failure
 
+#: `readers` and `queue` of a Var that no task has used: set and deque are made when needed.
 _NOBODY: Any = frozenset()
 _NO_QUEUE: Any = ()
 
@@ -129,6 +131,7 @@ class Task:
                   thread
     site          the user's line that issued the task (taken when the task is queued or fails)
     shared        the Vars the task only reads, each once (set by `prepare`)
+    cancelled     the Failure of a task that `cancel_pending` dropped, or None
     """
 
     __slots__ = (

@@ -269,7 +269,7 @@ class Scheduler:
         come or may, `shared` is called when the job is over."""
         return None
 
-    def shared(self, job: Any) -> None:
+    def end_sharing(self, job: Any) -> None:
         """`job` is done."""
 
     # -- running ----------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ class ThreadedEngine(Engine):
                 pool.jobs.append(job)
         return called
 
-    def shared(self, job: Any) -> None:
+    def end_sharing(self, job: Any) -> None:
         with self.lock:
             (thread_state.pool or self.pool("cpu")).jobs.remove(job)
 

@@ -99,6 +99,8 @@ class DeviceProgram:
     spec            the spec of the only input, if specs is not None
     single          one array in, one array out: the common case, with the shortest fast path
     kind            the class of the arrays of a call
+    form            nesting of the outputs
+    places          position among the graph's variables of each input; None if unused
     """
 
     def __init__(self, trace: SymbolicTrace, form: Any, ctx: Context, name: str, net: HybridCache):
@@ -208,8 +210,8 @@ class HybridCache:
         return function(*args)
 
     def _find(self, args: tuple) -> tuple[Callable[..., Any], tuple]:
-        """What a call without the fast path calls: a placed trace, made if needed, or the Block's
-        own `forward`. It is called above: Blocks may be nested deep."""
+        """What a call without the fast path calls: a DeviceProgram, made if needed, or the
+        Block's own `forward`. It is called above: Blocks may be nested deep."""
         block = self._block()
         assert block is not None
         forward = type(block).forward.__get__(block)
@@ -263,7 +265,7 @@ class HybridCache:
         return ctx
 
     def place(self, block: Any, flat: list[Any], form: Any, ctx: Context) -> DeviceProgram:
-        """The graph for such inputs, traced if needed, in the context of the inputs."""
+        """The DeviceProgram for such inputs; traces the Block if needed."""
         found = self.placed.get(self._key(flat, form, ctx))
         if found is not None:
             return found

@@ -194,7 +194,8 @@ class Trainer:
 
         Call `step` between `backward` and the next forward pass. A gradient that no backward has
         written since the last step raises UserWarning before any update; with `ignore_stale_grad`
-        such parameters are skipped.
+        such parameters are skipped. (If the KVStore updates, a gradient that was written once
+        counts as written, as in MXNet, and none is skipped.)
         """
         self._prepare()
         self._begin(batch_size, ignore_stale_grad)

@@ -24,7 +24,7 @@ def net(xp, arena):
 <BLANKLINE>
     return run
 
-Composed ops are written out (`inline`), the graph is brought into pieces (`lower`), these into
+Composed ops are written out (`inlined`), the graph is brought into pieces (`lower`), these into
 statements (`fusion`), every value gets a place (`plan`), and the whole is written down (`codegen`)
 and compiled.
 
@@ -93,7 +93,7 @@ class Program:
     outputs       what it computes
     specs         shape and dtype of each output
     mutated       positions of the inputs that it changes besides
-    no_outputs      `places` of a call whose outputs all go to new memory
+    no_outputs    `places` of a call whose outputs all go to new memory
     source        the function as text
     plan          where intermediate results lie in the arena
     arena_nbytes  how large an arena it needs

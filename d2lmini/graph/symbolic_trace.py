@@ -151,7 +151,7 @@ class SymbolicTrace:
             self._owned, self._owners = tuple, None
 
     def refuse(self, what: str) -> NoReturn:
-        """The function does what no graph can do: AsWritten."""
+        """The function does what no graph can do: raise FallbackToEager."""
         self.refused = FallbackToEager(what)
         self.refused.site = callsite.find()
         raise self.refused
@@ -182,8 +182,9 @@ class SymbolicTrace:
         return [(key or random_state.next_key(ctx)) if draw else None for draw, key in taken]
 
     def overwritten(self, value: Symbol, by: Symbol) -> Symbol:
-        """`value += 1` and the like: every name of the value shows the result. AsWritten where
-        memory that others see would change: of an input, of what has a view or is one."""
+        """`value += 1` and the like: every name of the value shows the result.
+        FallbackToEager where memory that others see would change: of an input, of what has a view
+        or is one."""
         entry = value._entry
         op = entry[0].op
         if op is None or op.name in VIEWS or entry in self._viewed:

@@ -164,6 +164,7 @@ class KVStore:
 
     @property
     def _spreads(self) -> bool:
+        """Do the values lie on devices ('device', 'nccl'), not on the CPU?"""
         return self.type in DEVICE
 
     def has_sums(self, contexts: list[Context]) -> bool:

@@ -70,7 +70,7 @@ class OpTask(Task):
         return (
             self.op.name in ASSIGNING
             and var.data is not None  # type: ignore[attr-defined]
-            and (self.op.name != "_copyto" or not is_missing(self.reads[0]))
+            and (self.op.name != "_copyto" or not never_computed(self.reads[0]))
         )
 
     @property
@@ -120,7 +120,7 @@ class OpTask(Task):
                 xp.copyto(place, result, casting="same_kind")
 
 
-def is_missing(var: Var) -> bool:
+def never_computed(var: Var) -> bool:
     """True if the value of the Var was never computed."""
     return var.error is not None and not var.error.unchanged
 

@@ -36,7 +36,7 @@ from d2lmini.device.devices import device_of, exists, gpus
 from d2lmini.device.storage import Chunk, check_there, pool_of
 from d2lmini.engine.core import Task, Var
 from d2lmini.ndarray import dispatch, serialize
-from d2lmini.ndarray.compute import Operand, array_of, is_missing
+from d2lmini.ndarray.compute import Operand, array_of, never_computed
 from d2lmini.ndarray.dispatch import apply, note_writes, wrap
 from d2lmini.ops.core import Cost, Spec, as_dtype, modes, registry
 
@@ -68,7 +68,7 @@ class Transfer(Task):
         if var in self.reads:
             return True
         there = isinstance(self.target, tuple) and self.target[0].data is not None
-        return there and not any(map(is_missing, self.reads))
+        return there and not any(map(never_computed, self.reads))
 
     def footprint(self) -> Any:
         """The bytes over the link."""

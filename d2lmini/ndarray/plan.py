@@ -44,7 +44,8 @@ class CallPlan:
     predicted_us  predicted run time
     tiny          each output takes less than 4 KiB
     simple        `dispatch.run_inline` may compute the call without a task: the op has one output,
-                  mutates no input, and takes no random key and no mode
+                  mutates no input, takes no random key and no mode, and writes a result of 4 KiB or
+                  more to `out`
     small         tiny and simple
     compute       that of the op, or for bfloat16 on float32 copies
     kernel        `compute` with these attributes, set once its result was a new array in C order

@@ -378,6 +378,7 @@ class Fused(Declared):
         return tuple(state) if isinstance(state, (tuple, list)) else (state,)
 
 
+#: What `Fused.step` returns: the op of an update, and its attributes.
 Choice = tuple[Update, dict[str, Any]]
 
 # -- gradient descent with and without momentum ----------------------------------------------------
