@@ -59,7 +59,7 @@ from d2lmini import addons
 from d2lmini.graph.ir import Entry, Node, mutated_by, spec_of, topological
 from d2lmini.graph.lower import steps_of
 from d2lmini.ops.chunking import BLOCKED, ONE_BLOCK, ROW_BYTES
-from d2lmini.ops.core import Shape, with_axis
+from d2lmini.ops.core import Shape
 from d2lmini.ops.reduce import REDUCTIONS, kept_shape, reduced_axes
 
 #: Bytes of one array in a block, at most, and of all of them. The cache that cores share has room
@@ -89,12 +89,9 @@ def axes_of_reduction(node: Node) -> tuple[int, ...]:
 
 
 def is_placing(node: Node) -> bool:
-    """True if the node puts a number at one place of each row, and 0 elsewhere: it must know which
+    """True if the node puts numbers at one place of each row, and 0 elsewhere: it must know which
     place of its row an element has. A generated kernel does; blocks of NumPy do not."""
-    if node.op is None or node.op.name != "_pick_grad" or node.attrs["mode"] != "clip":
-        return False
-    index = spec_of(node.sources[1])
-    return index.size == prod(with_axis(node.specs[0].shape, node.attrs["axis"], 1))
+    return node.op is not None and node.op.name == "_pick_grad" and node.attrs["mode"] == "clip"
 
 
 def axes_of_rows(node: Node) -> tuple[int, ...] | None:

@@ -252,9 +252,7 @@ def _lower_pick(node: Node, inputs: Inputs) -> Entry | None:
         return None
     axis = attrs["axis"]
     kept = with_axis(shape, axis, 1)
-    if spec_of(index).size != prod(kept):
-        return None
-    where = {"shape": shape, "axis": axis, "keepdims": True, "mode": "clip"}
+    where = {"shape": shape, "axis": axis, "mode": "clip"}
     index = in_shape(index, kept, node)
     if op.name == "_pick_grad":
         g = _source(data) if _is_broadcast(data) else in_shape(data, kept, node)

@@ -27,7 +27,7 @@ from d2lmini.ops import reduce  # sum, mean, prod, max, min, nansum, norm
 from d2lmini.ops import order  # argmax, argmin, cumsum, sort, argsort, topk
 
 # the same elements elsewhere
-from d2lmini.ops import shape  # reshape, transpose, expand_dims, broadcast_to, tile, repeat
+from d2lmini.ops import shape  # reshape, transpose, expand_dims, broadcast_to, tile, repeat, diag
 from d2lmini.ops import subscript  # slice, slice_axis, reverse, x[key] and x[key] = value
 from d2lmini.ops import join  # concat, stack, split, pad
 from d2lmini.ops import index  # take, Embedding, pick, one_hot

@@ -65,9 +65,12 @@ from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
-from d2lmini.ops.linalg import flops_of_layer, unless_no_bias
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, check_layout, geometry, transposed_geometry
+
+
+def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
+    return () if attrs["no_bias"] else ("bias",)
 
 
 def _infer(
@@ -79,8 +82,11 @@ def _infer(
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
     check_layout(layout, len(kernel), data)
-    how = (data.shape[2:], kernel, stride, dilate, pad)
-    size = geometry(*how).out if adj is None else transposed_geometry(*how, adj).size
+    size, lists = data.shape[2:], (kernel, stride, dilate, pad)
+    if adj is None:
+        size = geometry(size, *lists).out
+    else:
+        size = transposed_geometry(size, *lists, adj).size
     N, C = data.shape[:2]
     if num_filter < 1 or num_group < 1 or C % num_group or num_filter % num_group:
         raise MXNetError(
@@ -95,7 +101,18 @@ def _infer(
     return Spec((N, num_filter, *size), data.dtype)
 
 
-@op(infer=_infer, flops=flops_of_layer, optional=unless_no_bias)
+def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any) -> float:
+    """One multiplication and one addition for each output and each weight that contributes."""
+    return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+def _flops_transposed(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -162,7 +179,7 @@ def _data_shape(grad: Any, weight: Any, geo: Geometry, num_group: int) -> Shape:
 
 
 @op(
-    "_conv_backward_data", flops=lambda g, weight, **how: flops_of_layer(g, weight, **how, adj=()),
+    "_conv_backward_data", flops=_flops_transposed,
     infer=lambda grad, weight, **how: Spec(_data_shape(grad, weight, **how), grad.dtype),
 )  # fmt: skip
 def conv_backward_data(xp, grad, weight, *, geo, num_group: int, out=None):
@@ -207,7 +224,9 @@ def _(g, data, grad, shape, *, geo, num_group, needs=ALL):
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-@composed(infer=_infer, flops=flops_of_layer, optional=unless_no_bias, left_out=("target_shape",))
+@composed(
+    infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, left_out=("target_shape",)
+)
 def Deconvolution(
     data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 512,

@@ -29,7 +29,7 @@ from d2lmini.device.scratch import scratch
 from d2lmini.ops.chunking import GRAIN, along, copy, cut, share
 from d2lmini.ops.core import Shape
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, inside, taps, windows_of, with_padding
+from d2lmini.ops.windows import Geometry, inside, taps, windows_of, with_zeros
 
 #: Elements in the columns of a tile: few enough for the cache, and enough that a NumPy call takes
 #: long compared to getting the interpreter lock back from another worker.
@@ -53,22 +53,21 @@ def is_small(w: Shape, geo: Geometry, groups: int) -> bool:
 
 
 class Tile(NamedTuple):
-    """Images n of a batch, rows r of their outputs (the first spatial axis), geo: their windows."""
+    """Images n of a batch, rows r of their outputs (the first spatial axis)."""
 
     n: slice
     r: slice
-    geo: Geometry
-
-    @property
-    def shape(self) -> Shape:
-        """(images, rows, *rest of out)"""
-        return (self.n.stop - self.n.start, *self.geo.out)
+    shape: Shape  # (images, rows, *rest of out)
 
     @property
     def places(self) -> slice:
         """The tile's places among all those of an output."""
-        width = prod(self.geo.out[1:])
+        width = prod(self.shape[2:])
         return slice(self.r.start * width, self.r.stop * width)
+
+    def on(self, geo: Geometry) -> Geometry:
+        """The windows of the tile alone."""
+        return geo._replace(out=self.shape[1:])
 
 
 class _Tiles:
@@ -85,7 +84,7 @@ class _Tiles:
         images = max(columns // (width * rows), 1) if rows == geo.out[0] else 1
         self.parts = [
             [
-                Tile(n, r, geo._replace(out=(r.stop - r.start, *geo.out[1:])))
+                Tile(n, r, (n.stop - n.start, r.stop - r.start, *geo.out[1:]))
                 for r in cut(geo.out[0], rows)
             ]
             for n in cut(N, images)
@@ -109,7 +108,7 @@ class _Tiles:
     def columns(self, padded: Any, tile: Tile) -> Any:
         """The windows of a tile, copied: (images, G, C/G*taps, places)."""
         part = padded[tile.n, :, tile.r.start * self.geo.stride[0] :]
-        windows = windows_of(part, tile.geo)
+        windows = windows_of(part, tile.on(self.geo))
         if self.side_by_side:
             windows = np.moveaxis(windows, 0, 1 + len(self.geo.kernel))
         columns = self.scratch("columns", windows.shape, padded.dtype)
@@ -128,14 +127,16 @@ class _Tiles:
         return a.reshape(images, self.groups, -1, prod(tile.shape) // images)
 
 
-#: (N, shape of the weight, windows, groups) -> the tiles of N images.
-_tiles_of = lru_cache(maxsize=1024)(_Tiles)
+@lru_cache(maxsize=1024)
+def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int) -> _Tiles:
+    """The tiles of N images for a weight of shape w."""
+    return _Tiles(N, w, geo, groups)
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
     """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
     N, F = y.shape[:2]
-    padded = with_padding(xp, x, geo)
+    padded = with_zeros(xp, x, geo)
     tiles = _tiles_of(N, w.shape, geo, groups)
     w = w.reshape(groups, F // groups, -1)
     flat = y.reshape(N, groups, F // groups, prod(geo.out))
@@ -158,7 +159,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
 def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any) -> None:
     """(N, C, *size), (N, F, *out) -> dw (F, C/G, *kernel)."""
     N, F = g.shape[:2]
-    padded = with_padding(xp, x, geo)
+    padded = with_zeros(xp, x, geo)
     tiles = _tiles_of(N, dw.shape, geo, groups)
     # Each part of the batch has its own sum: the total does not depend on the order of completion.
     total = dw.reshape(1, groups, F // groups, -1)
@@ -216,7 +217,7 @@ def _add_windows(
         axis = 2
 
     def add(part: slice) -> None:
-        for tap, pixels in taps(tile.geo):
+        for tap, pixels in taps(tile.on(geo)):
             images[(part, ..., *pixels)] += columns[part][along(axis, *tap)]
 
     chunks = min(len(images), columns.size // GRAIN) if tiles.side_by_side else 1

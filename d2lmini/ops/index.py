@@ -41,17 +41,27 @@ An element that was selected twice gets the sum. Of floats as indices the fracti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_shape
+from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import ALL, NOWHERE, DType, Op, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.create import where
+from d2lmini.ops.core import (
+    ALL,
+    NOWHERE,
+    DType,
+    Op,
+    Shape,
+    Spec,
+    as_three_axes,
+    normalize_axis,
+    op,
+    with_axis,
+)
 from d2lmini.ops.kernels import with_kernels
 
 
@@ -94,6 +104,21 @@ def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     return xp.minimum(xp.maximum(index, 0), size - 1)
 
 
+def flatten_places(columns: Iterable[Any], shape: Shape) -> Any:
+    """Positions in the flattened array of the elements at these coordinates, an array for each
+    axis."""
+    places: Any = 0
+    for column, n in zip(columns, shape):
+        places = places * n + column
+    return places
+
+
+def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
+    """For each element of an array of `shape` its position along `axis`."""
+    steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return xp.broadcast_to(steps, shape)
+
+
 def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, and there[where] = values; of several values for one place one remains."""
     if out is None:
@@ -119,13 +144,6 @@ def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> An
     if total is not out:
         out[...] = total
     return out
-
-
-def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
-    on both sides."""
-    axis %= len(shape)
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def _check_not_empty(size: int, indices: Spec) -> None:
@@ -219,49 +237,46 @@ def _infer_pick(
     if axis is None:
         raise MXNetError("axis=None is not supported, give the axis to pick along")
     axis = normalize_axis(axis, len(data.shape))
-    shape = _picked_shape(data.shape, index.shape, axis, keepdims)
+    dropped, kept = _picked_shapes(data.shape, axis)
     if not len(data.shape) == 1 == index.size:
         why = f"one index for each element of data {data.shape} without axis {axis}"
-        kept = shape if keepdims else with_axis(data.shape, axis, 1)
-        check_shape("index", index, with_axis(data.shape, axis), kept, why=why)
+        check_shape("index", index, dropped, kept, why=why)
     _check_not_empty(data.shape[axis], index)
-    return Spec(shape, data.dtype)
+    return Spec(kept if keepdims else dropped, data.dtype)
 
 
-def _picked_shape(shape: Shape, index: Shape, axis: Any, keepdims: bool) -> Shape:
-    """`shape` without `axis`, or with the size there that the shape of the index has."""
-    if keepdims:
-        return with_axis(shape, axis, index[axis] if len(index) == len(shape) else 1)
-    return with_axis(shape, axis) or (1,)
+def _picked_shapes(shape: Shape, axis: Any) -> tuple[Shape, Shape]:
+    """`shape` without `axis`, and with size 1 there."""
+    return with_axis(shape, axis) or (1,), with_axis(shape, axis, 1)
 
 
 def _pick_places(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any:
-    """Flat positions of the picked elements in an array of `shape`, as (before, k, after)."""
+    """Flat positions of the picked elements in an array of `shape`, as (before, after)."""
     before, n, after = as_three_axes(shape, axis)
-    k = index.size // (before * after or 1)
-    found = positions(xp, index, n, mode).reshape(before, k, after)
-    rows = xp.arange(before).reshape(-1, 1, 1) * n + found
+    found = positions(xp, index, n, mode).reshape(before, after)
+    rows = xp.arange(before).reshape(-1, 1) * n + found
     return rows if after == 1 else rows * after + xp.arange(after)
 
 
-@op(aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",))
+@op(
+    aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",)
+)  # fmt: skip
 def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"):
     """One element along `axis` for each place of the others: y[i] = data[i, index[i]].
 
     data (A..., n, B...) and index (A..., B...) or (A..., 1, B...) -> (A..., B...), or with
-    keepdims (A..., 1, B...), of data's dtype; of a vector (1,). With keepdims an index
-    (A..., k, B...) picks k elements, as numpy.take_along_axis. Outside [0, n): 'clip' or 'wrap', as
-    in `take`. MXNetError at the call for axis, mode or the index's shape.
+    keepdims (A..., 1, B...), of data's dtype; of a vector (1,). Outside [0, n): 'clip' or 'wrap',
+    as in `take`. MXNetError at the call for axis, mode or the index's shape.
 
     >>> nd.pick(nd.array([[1, 2], [3, 4]]), nd.array([0, 1])).asnumpy().tolist()
     [1.0, 4.0]
     """
     y = data.reshape(-1)[_pick_places(xp, data.shape, index, axis, mode)]
-    return y.reshape(_picked_shape(data.shape, index.shape, axis, keepdims))
+    return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
 
 
-@adjoint(pick, "_pick_grad")
-def _pick_grad(xp, g, index, *, shape: Shape, axis: int, keepdims: bool, mode: str, out=None):
+@op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
+def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different. A g
     that broadcasts to `shape` stays where it is picked."""
     if g.size != index.size:
@@ -269,6 +284,16 @@ def _pick_grad(xp, g, index, *, shape: Shape, axis: int, keepdims: bool, mode: s
     places = _pick_places(xp, shape, index, axis, mode)
     flat = None if out is None else out.reshape(-1)
     return scatter(xp, places.ravel(), g.ravel(), (prod(shape),), flat).reshape(shape)
+
+
+@pick.gradient(saves="data.shape index")
+def _(g, shape, index, *, axis, mode):
+    return _pick_grad(g, index, shape=shape, axis=axis, mode=mode), None
+
+
+@_pick_grad.gradient(saves="g.shape index")
+def _(gg, shape, index, *, axis, mode):
+    return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
 
 
 @composed(
@@ -285,6 +310,25 @@ def batch_take(a, indices):
     if indices.dtype != np.int32:
         raise MXNetError(f"indices are int32, got {np.dtype(indices.dtype).name}; use pick()")
     return pick(a, indices.reshape(a.shape[:-1])).reshape(indices.shape)
+
+
+def _infer_fill(lhs: Spec, mhs: Spec, rhs: Spec) -> Spec:
+    if len(lhs.shape) != 2 or not mhs.shape == rhs.shape == lhs.shape[:1]:
+        raise MXNetError(
+            f"lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, need (N, n), (N,), (N,)"
+        )
+    return lhs
+
+
+@refuse_gradient
+@op(infer=_infer_fill, flops=0, symbolic=False)
+def fill_element_0index(xp, lhs, mhs, rhs):
+    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
+
+    lhs (N, n), mhs (N,), rhs (N,) -> (N, n) of lhs's dtype; a row whose rhs is outside is kept.
+    """
+    here = integers(xp, rhs)[:, None] == xp.arange(lhs.shape[1])
+    return xp.where(here, mhs[:, None].astype(lhs.dtype, copy=False), lhs)
 
 
 # -- one_hot ---------------------------------------------------------------------------------------
@@ -321,17 +365,3 @@ def one_hot(
     row = np.flatnonzero((column >= 0) & (column < depth))
     out.reshape(column.size, depth)[row, column[row]] = on
     return out
-
-
-@composed(flops=0, free_dtypes=("rhs",), constants=("rhs",), symbolic=False)
-def fill_element_0index(lhs, mhs, rhs):
-    """lhs with one element of each row replaced: y[i, rhs[i]] = mhs[i].
-
-    lhs (N, n), mhs (N,), rhs (N,) -> (N, n) of lhs's dtype; a row whose rhs is outside is kept.
-    """
-    if len(lhs.shape) != 2 or not mhs.shape == rhs.shape == lhs.shape[:1]:
-        raise MXNetError(
-            f"lhs is {lhs.shape}, mhs {mhs.shape}, rhs {rhs.shape}, need (N, n), (N,), (N,)"
-        )
-    here = one_hot(rhs, depth=lhs.shape[1])
-    return where(here, mhs.astype(lhs.dtype).expand_dims(1) + lhs.zeros_like(), lhs)

@@ -34,9 +34,10 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Shape, Spec, normalize_axis, op, op_of_view, with_axis
+from d2lmini.ops.create import where
 from d2lmini.ops.shape import repeat
 from d2lmini.ops.signature import converter_of
-from d2lmini.ops.subscript import reverse, slice_axis
+from d2lmini.ops.subscript import reverse, slice_axis, unslice
 
 # -- joining ---------------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) ->
             )
         cuts = [size // cuts * i for i in range(1, cuts)]
     bounds = list(pairwise((0, *cuts, size)))
-    if any(begin > end for begin, end in bounds):
+    if any(not 0 <= begin <= end for begin, end in bounds):
         raise MXNetError(
             f"places {tuple(cuts)} do not cut axis {axis} of {data.shape}: need rising numbers "
             f"from 0 to {size}"
@@ -133,8 +134,10 @@ def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) ->
             f"squeeze_axis needs parts of size 1: axis {axis} of {data.shape} has size {size}, the "
             f"parts are {bounds}"
         )
-    items = [begin if squeeze else slice(begin, end) for begin, end in bounds]
-    parts = tuple([data[chunking.along(axis, item, ...)] for item in items])
+    parts = tuple(
+        data[chunking.along(axis, begin if squeeze else slice(begin, end), ...)]
+        for begin, end in bounds
+    )
     if out is None:
         return parts if len(parts) > 1 else parts[0]
     for part, place in zip(parts, out if len(parts) > 1 else (out,)):
@@ -205,28 +208,40 @@ def _(g, *, axis, squeeze_axis):
     return stack(*parts, axis=axis) if squeeze_axis else concat(*parts, dim=axis)
 
 
-def _check_pad(shape: Shape, mode: str, pad_width: Shape) -> None:
+def _pairs(pad_width: Shape) -> list[tuple[int, int]]:
+    """(0, 0, 1, 2) as [(0, 0), (1, 2)]: before and after each axis."""
+    return list(zip(pad_width[::2], pad_width[1::2]))
+
+
+def _infer_pad(data: Spec, *, mode: str, pad_width: Shape, constant_value: float = 0.0) -> Spec:
     check_choice("mode", mode, ("constant", "edge", "reflect"))
-    if len(shape) not in (4, 5) or len(pad_width) != 2 * len(shape) or any(pad_width[:4]):
+    check_float(data)
+    ndim = len(data.shape)
+    if ndim not in (4, 5) or len(pad_width) != 2 * ndim or any(pad_width[:4]):
         raise MXNetError(
-            f"data is {shape}, pad_width={pad_width}: need (N, C, H, W) or (N, C, D, H, W), "
+            f"data is {data.shape}, pad_width={pad_width}: need (N, C, H, W) or (N, C, D, H, W), "
             "and two numbers (before, after) for each axis, 0 for the first two axes, as in MXNet; "
             "reshape data, or join it with zeros by concat"
         )
-    if min(pad_width) < 0:
-        raise MXNetError(
-            f"pad_width={pad_width} has a negative number; use slice() to shorten an axis"
-        )
-    for axis, n in enumerate(shape):
-        longest = max(pad_width[2 * axis : 2 * axis + 2])
-        if longest and n < (longest + 1 if mode == "reflect" else 1):
+    for axis, (n, (before, after)) in enumerate(zip(data.shape, _pairs(pad_width))):
+        longest = max(before, after)
+        if before < 0 or after < 0:
             raise MXNetError(
-                f"mode {mode!r} needs a longer axis: axis {axis} of {shape} is {n} long, its "
-                f"padding {longest}"
+                f"pad_width={pad_width} has a negative number; use slice() to shorten an axis"
             )
+        if longest and mode != "constant" and n < (longest + 1 if mode == "reflect" else 1):
+            raise MXNetError(
+                f"mode {mode!r} needs a longer axis: axis {axis} of {data.shape} is "
+                f"{n} long, its padding {longest}"
+            )
+    return Spec(_padded_shape(data.shape, pad_width), data.dtype)
 
 
-@composed(mxnet_name="Pad", flops=0)
+def _padded_shape(shape: Shape, pad_width: Shape) -> Shape:
+    return tuple(n + before + after for n, (before, after) in zip(shape, _pairs(pad_width)))
+
+
+@composed(mxnet_name="Pad", infer=_infer_pad, flops=0)
 def pad(data, *, mode: str, pad_width: Shape, constant_value: float = 0.0):
     """Extend every axis: pad_width is (before, after) for axis 0, then for axis 1, ...
 
@@ -235,20 +250,25 @@ def pad(data, *, mode: str, pad_width: Shape, constant_value: float = 0.0):
     or five axes, and the first two are not padded; MXNetError at the call if not, and for a wrong
     width.
     """
-    check_float(data._spec)
-    _check_pad(data.shape, mode, pad_width)
-    for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2])):
+    if mode == "constant":
+        begin = pad_width[::2]
+        among_zeros = partial(
+            unslice, shape=_padded_shape(data.shape, pad_width), begin=begin,
+            end=tuple(b + n for b, n in zip(begin, data.shape)),
+        )  # fmt: skip
+        if not constant_value:
+            return among_zeros(data)
+        inside, y = among_zeros(data.ones_like()), among_zeros(data)
+        return where(inside, y, y.zeros_like() + constant_value)
+    for axis, (before, after) in enumerate(_pairs(pad_width)):
         if not (before or after):
             continue
         n, part = data.shape[axis], partial(slice_axis, data, axis=axis)
-        if mode == "reflect":
+        if mode == "edge":
+            left = repeat(part(begin=0, end=1), repeats=before, axis=axis)
+            right = repeat(part(begin=n - 1, end=n), repeats=after, axis=axis)
+        else:
             left = reverse(part(begin=1, end=before + 1), axis=(axis,))
             right = reverse(part(begin=n - 1 - after, end=n - 1), axis=(axis,))
-        else:
-            left, right = part(begin=0, end=1), part(begin=n - 1, end=n)
-            if mode == "constant":
-                left = right = left.zeros_like() + constant_value
-            left = repeat(left, repeats=before, axis=axis)
-            right = repeat(right, repeats=after, axis=axis)
         data = concat(left, data, right, dim=axis)
     return data

@@ -158,8 +158,14 @@ def _infer_batch_dot(
         raise MXNetError(f"needs three axes or more, a is {a}, b is {b}; use dot for matrices")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         raise MXNetError(f"a is {a}, b is {b}, need shapes that agree on all but the last two axes")
-    matrix = _as_matrices(a[-2:], b[-2:], transpose_a, transpose_b)[-1]
-    return Spec((*a[:-2], *matrix), lhs.dtype)
+    rows, inner = a[-2:][::-1] if transpose_a else a[-2:]
+    inner_b, columns = b[-2:][::-1] if transpose_b else b[-2:]
+    if inner != inner_b:
+        raise MXNetError(
+            f"inner sizes differ: a is {a}, b is {b}, need "
+            f"a.shape[{-2 if transpose_a else -1}] == b.shape[{-1 if transpose_b else -2}]"
+        )
+    return Spec((*a[:-2], rows, columns), lhs.dtype)
 
 
 @op(infer=_infer_batch_dot, flops=_flops_product)
@@ -190,7 +196,9 @@ def _(g, lhs, rhs, *, transpose_a, transpose_b, needs=ALL):
 
 
 @composed("linalg_gemm2", flops=_flops_product, left_out=("axis",))
-def gemm2(A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0):
+def gemm2(
+    A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
+):  # fmt: skip
     """alpha op(A) op(B), where op is the identity or the transposition; single matrices or batches.
 
     A (..., M, K), B (..., K, N) -> (..., M, N). MXNetError at the call for shapes and dtypes. Cost:
@@ -222,16 +230,10 @@ def _infer_fully_connected(
     return Spec((*outer, num_hidden), data.dtype)
 
 
-def flops_of_layer(data: Spec, weight: Spec, bias: Any = None, *, out: Spec, **attrs: Any) -> float:
-    """One multiplication and one addition for each output and each weight that contributes; for
-    each input of a transposed convolution, which has `adj`. One addition for each bias."""
-    reads = data if "adj" in attrs else out
-    return 2.0 * reads.size * prod(weight.shape[1:]) + (out.size if bias else 0)
-
-
-def unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
-    """The optional inputs of a layer."""
-    return () if attrs["no_bias"] else ("bias",)
+def _flops_fully_connected(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * out.size * weight.shape[1] + (0 if bias is None else out.size)
 
 
 def _rows(shape: Shape, flatten: bool) -> Shape:
@@ -239,7 +241,10 @@ def _rows(shape: Shape, flatten: bool) -> Shape:
     return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
 
 
-@op(infer=_infer_fully_connected, flops=flops_of_layer, optional=unless_no_bias)
+@op(
+    infer=_infer_fully_connected, flops=_flops_fully_connected,
+    optional=lambda attrs: () if attrs["no_bias"] else ("bias",),
+)  # fmt: skip
 def FullyConnected(
     xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True,
     out=None,

@@ -45,7 +45,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.checks import check_choice
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import DType, Shape, Spec, normalize_axis, op, with_axis
-from d2lmini.ops.index import _pick_grad, pick
+from d2lmini.ops.index import adjoint, integers
 from d2lmini.ops.reduce import reads_all, reduction_rule, reshape_to
 from d2lmini.ops.subscript import reverse
 
@@ -57,6 +57,24 @@ def _lines(shape: Shape, axis: int | None) -> tuple[Shape, int]:
 
 def _comparisons(data: Spec, **_: Any) -> float:
     return data.size * log2(max(data.size, 2))
+
+
+@op(
+    infer=lambda data, *, axis, is_ascend: Spec(_lines(data.shape, axis)[0], data.dtype),
+    flops=_comparisons, output_names=("output0",), mxnet_outputs=2,
+)  # fmt: skip
+def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
+    """The elements in rising order along `axis`, or in falling order; shape and dtype kept."""
+    shape, at = _lines(data.shape, axis)
+    rising = xp.sort(data.reshape(shape), axis=at)
+    return chunking.place(xp, rising if is_ascend else xp.flip(rising, at), data.dtype, out)
+
+
+@sort.gradient(saves="data data.shape")
+def _(g, data, shape, *, axis, is_ascend):
+    lines, at = _lines(shape, axis)
+    order = first(reshape_to(data, lines), axis=at, k=lines[at], is_ascend=is_ascend)
+    return reshape_to(put_along(g, order, axis=at, shape=lines), shape)
 
 
 @op("_first", infer=lambda data, *, axis, k, **_: Spec(with_axis(data.shape, axis, k), "int64"),
@@ -94,6 +112,20 @@ def _first_of_many(lines: Any, k: int, is_ascend: bool) -> Any:
     return np.take_along_axis(position, _sorting_order(np, found, -1, is_ascend), -1)
 
 
+def _in_dtype(order: Any, size: int, dtype: Any) -> Any:
+    """Positions along an axis of `size`, converted to `dtype`."""
+    check_positions(size, np.dtype(dtype), "use a wider dtype, such as 'int64'")
+    return order.astype(dtype, copy=False)
+
+
+@composed(flops=_comparisons, grad=None, free_dtypes=("data",))
+def argsort(data, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType = "float32"):
+    """The positions that sort each line along `axis`, of `dtype`; shape kept, (size,) for None."""
+    shape, at = _lines(data.shape, axis)
+    order = first(reshape_to(data, shape), axis=at, k=shape[at], is_ascend=is_ascend)
+    return _in_dtype(order, shape[at], dtype)
+
+
 def _topk_dtypes(attrs: dict[str, Any], data: Any, n: int) -> list[Any]:
     picked = {"value": [data], "both": [data, attrs["dtype"]]}
     return picked.get(attrs["ret_typ"], [attrs["dtype"]])
@@ -126,38 +158,27 @@ def topk(
         raise MXNetError(f"k={k} is more than the {n} elements along the axis")
     lines = reshape_to(data, shape)
     order = first(lines, axis=at, k=k if k > 0 else n, is_ascend=is_ascend)
-    if ret_typ != "value":
-        check_positions(n, np.dtype(dtype), "use a wider dtype, such as 'int64'")
-        position = order.astype(dtype, copy=False)
-        if ret_typ == "indices":
-            return position
-    value = pick(lines, order, axis=at, keepdims=True)
-    return value if ret_typ == "value" else (value, position)
+    if ret_typ == "indices":
+        return _in_dtype(order, n, dtype)
+    value = take_along(lines, order, axis=at)
+    return value if ret_typ == "value" else (value, _in_dtype(order, n, dtype))
 
 
-@op(
-    infer=lambda data, *, axis, is_ascend: Spec(_lines(data.shape, axis)[0], data.dtype),
-    flops=_comparisons, output_names=("output0",), mxnet_outputs=2,
-)  # fmt: skip
-def sort(xp, data, *, axis: int | None = -1, is_ascend: bool = True, out=None):
-    """The elements in rising order along `axis`, or in falling order; shape and dtype kept."""
-    shape, at = _lines(data.shape, axis)
-    rising = xp.sort(data.reshape(shape), axis=at)
-    return chunking.place(xp, rising if is_ascend else xp.flip(rising, at), data.dtype, out)
+# -- to and from positions along an axis -----------------------------------------------------------
 
 
-@sort.gradient(saves="data data.shape")
-def _(g, data, shape, *, axis, is_ascend):
-    lines, at = _lines(shape, axis)
-    order = first(reshape_to(data, lines), axis=at, k=lines[at], is_ascend=is_ascend)
-    where = {"shape": lines, "axis": at, "keepdims": True, "mode": "clip"}
-    return reshape_to(_pick_grad(g, order, **where), shape)
+@op("_take_along", infer=lambda data, index, *, axis: Spec(index.shape, data.dtype), flops=0)
+def take_along(xp, data, index, *, axis: int):
+    """data[..., index[...], ...]: the elements of each line at the positions in `index`."""
+    return xp.take_along_axis(data, integers(xp, index), axis)
 
 
-@composed(flops=_comparisons, grad=None, free_dtypes=("data",))
-def argsort(data, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType = "float32"):
-    """The positions that sort each line along `axis`, of `dtype`; shape kept, (size,) for None."""
-    return topk(data, axis=axis, k=0, is_ascend=is_ascend, dtype=dtype)
+@adjoint(take_along, "_put_along", flops=0)
+def put_along(xp, data, index, *, axis: int, shape: Shape):
+    """Zeros of `shape`, with data at distinct positions along `axis`."""
+    result = xp.zeros(shape, data.dtype)
+    xp.put_along_axis(result, integers(xp, index), data, axis)
+    return result
 
 
 # -- positions -------------------------------------------------------------------------------------
@@ -189,21 +210,23 @@ def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = Fal
     return spec
 
 
-def find_extreme(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool) -> Any:
+def find_extreme(
+    xp: Any, data: Any, method: str, axis: int | None, keepdims: bool = False
+) -> Any:  # fmt: skip
     """The first position of "argmax" or "argmin", which nan is, as in NumPy. (CuPy takes the last
     nan of several.)"""
     found = getattr(data, method)(axis=axis, keepdims=keepdims)
     if xp is np or data.dtype.kind != "f":
         return found
     nan = data != data
-    first_nan = nan.argmax(axis=axis, keepdims=keepdims)
-    return xp.where(nan.any(axis=axis, keepdims=keepdims), first_nan, found)
+    first = nan.argmax(axis=axis, keepdims=keepdims)
+    return xp.where(nan.any(axis=axis, keepdims=keepdims), first, found)
 
 
 def _position(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool, out: Any) -> Any:
-    found = xp.asarray(find_extreme(xp, data, method, axis, keepdims))
+    found = find_extreme(xp, data, method, axis, keepdims)
     dtype = np.int64 if data.dtype.kind == "b" else data.dtype
-    return chunking.place(xp, found.reshape(found.shape or (1,)), dtype, out)
+    return chunking.place(xp, xp.asarray(found).reshape(found.shape or (1,)), dtype, out)
 
 
 @op(infer=_infer_position, flops=reads_all, grad=None)
@@ -231,6 +254,10 @@ def argmin(xp, data, *, axis: int | None = None, keepdims: bool = False, out=Non
 # -- running sums ----------------------------------------------------------------------------------
 
 
+#: Rows of at least this many elements are added with one call each.
+ROW = 128
+
+
 def _infer_cumsum(a: Spec, *, axis: int | None) -> Spec:
     return Spec(_lines(a.shape, axis)[0], np.int64 if a.dtype.kind == "b" else a.dtype)
 
@@ -246,7 +273,15 @@ def cumsum(xp, a, *, axis: int | None = None, out=None):
         a, axis = a.reshape(-1), 0
     dtype = np.dtype(np.int64) if a.dtype.kind == "b" else a.dtype
     acc = np.float32 if dtype == np.float16 else dtype
-    return chunking.place(xp, xp.cumsum(a, axis=axis, dtype=acc), dtype, out)
+    if xp is not np or acc != dtype or prod(a.shape[axis % a.ndim + 1 :]) < ROW:
+        return chunking.place(xp, xp.cumsum(a, axis=axis, dtype=acc), dtype, out)
+    # NumPy's cumsum goes down each column, through all of memory: here go row by row.
+    out = np.empty(a.shape, dtype) if out is None else out
+    rows, sums = np.moveaxis(a, axis, 0), np.moveaxis(out, axis, 0)
+    sums[:1] = rows[:1]
+    for i in range(1, len(rows)):
+        np.add(sums[i - 1], rows[i], out=sums[i], dtype=dtype)
+    return out
 
 
 @cumsum.gradient(saves="a.shape")

@@ -9,12 +9,14 @@
 <NDArray 1x1x2x2 @cpu(0)>
 
 A maximum or a sum over a rectangle separates into one axis after the other, so a k x k window costs
-2 k operations instead of k^2 (`combine_neighbours`). Padding holds a number that changes nothing.
+2 k operations instead of k^2. Along an axis, place j of all windows at once is one slice of the
+image with the stride as its step. Padding holds a number that changes nothing. Small windows use a
+faster method, `combine_neighbours`.
 
-Backward. The sum's gradient adds each g to all places of its window (`_pooling_spread`); the
-maximum's gradient gives each g to the first place with the largest value (`_max_pooling_backward`).
-Spreading and summing are each other's gradients; so are scattering to the argmax and gathering at
-the argmax.
+Backward. The sum's gradient spreads each g over its window, again axis by axis
+(`_pooling_spread`); the maximum's gradient gives each g to the first place with the largest value
+(`_max_pooling_backward`). Spreading and summing are each other's gradients; so are scattering to
+the argmax and gathering at the argmax.
 
 Unit steps. The first places of all windows lie `stride` apart, and NumPy processes twelve such
 strided elements in about the time of a hundred contiguous ones. So a window's maximum is computed
@@ -36,7 +38,7 @@ the right is the argmax. This is integer arithmetic on the bits of g, exact for 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -46,10 +48,10 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.device.scratch import scratch
 from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
-from d2lmini.ops.chunking import share
+from d2lmini.ops.chunking import along, share
 from d2lmini.ops.core import Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
-from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps, with_padding
+from d2lmini.ops.windows import Geometry, check_layout, geometry, inside, taps
 
 #: Images (one channel each) are processed in groups of about this many elements. (With smaller
 #: groups the workers that share them spend their time on passing the interpreter lock.)
@@ -70,52 +72,77 @@ def pool_of(
     return geometry(size, kernel, stride, (), pad, round_up=convention == "full")
 
 
+def _padded(x: Any, pool: Geometry, value: float) -> Any:
+    """x (images, *size) with `value` in the padding; x itself if windows cover no padding."""
+    needed = [(o - 1) * s + k for o, s, k in zip(pool.out, pool.stride, pool.kernel)]
+    size = [max(p + n, m) for p, n, m in zip(pool.pad, pool.size, needed)]
+    if tuple(size) == x.shape[1:]:
+        return x
+    padded = np.full((len(x), *size), value, x.dtype)
+    padded[inside(pool)] = x
+    return padded
+
+
+def _places(pool: Geometry, axis: int) -> Iterator[tuple]:
+    """For each place of a window along a spatial axis: the index of this place of all windows."""
+    stride, out = pool.stride[axis], pool.out[axis]
+    for j in range(pool.kernel[axis]):
+        yield along(axis + 1, slice(j, j + (out - 1) * stride + 1, stride))
+
+
 def _reduce(x: Any, pool: Geometry, largest: bool, y: Any) -> None:
     """The maximum or the sum of x in every window: (images, *size) -> (images, *out)."""
     combine, whole = (np.maximum, np.max) if largest else (np.add, np.sum)
-    x = with_padding(np, x, pool, float(np.finfo(x.dtype).min) if largest else 0.0)
-    for axis, k in enumerate(pool.kernel, start=1):
-        if k == x.shape[axis]:
-            x = whole(x, axis=axis, keepdims=True)
-    kernel = tuple(map(min, pool.kernel, x.shape[1:]))
-    combine_neighbours(combine, x, kernel, pool.stride, y)
-
-
-def _add_at_places(dx: Any, pool: Geometry, part: Callable[[tuple], Any]) -> None:
-    """dx (images, *size) = the sum of part(place) over the places of a window: the index of this
-    place of all windows in the padded images -> what is added there."""
-    whole = dx if pool.padded == pool.size else np.empty((len(dx), *pool.padded), dx.dtype)
-    # If each place of the image lies in one window, parts are written, not added.
-    covers = whole is dx and all(s == k and o * k == n for n, k, s, _d, _p, o in zip(*pool))
-    if not covers:
-        whole.fill(0)
-    for _, pixels in taps(pool):
-        place = (slice(None), *pixels)
-        if covers:
-            whole[place] = part(place)
+    x = _padded(x, pool, float(np.finfo(x.dtype).min) if largest else 0.0)
+    if max(pool.kernel) <= MOST_TAPS:
+        combine_neighbours(combine, x, pool.kernel, pool.stride, y)
+        return
+    last = len(pool.size) - 1
+    for axis in range(last + 1):
+        shape = x.shape[: axis + 1] + (pool.out[axis],) + x.shape[axis + 2 :]
+        result = y if axis == last else np.empty(shape, y.dtype)
+        if shape[axis + 1] == 1 and pool.kernel[axis] == x.shape[axis + 1]:
+            whole(x, axis=axis + 1, keepdims=True, out=result)
         else:
-            whole[place] += part(place)
-    if whole is not dx:
-        dx[...] = whole[inside(pool)]
+            first, *others = _places(pool, axis)
+            np.copyto(result, x[first])
+            for place in others:
+                combine(result, x[place], out=result)
+        x = result
 
 
 def _sum_backward(g: Any, pool: Geometry, dx: Any) -> None:
     """The transpose of the sum: each g is added to all places of its window."""
-    if pool.kernel == pool.padded:
-        dx[...] = g
-    else:
-        _add_at_places(dx, pool, lambda _: g)
+    covers = all(s == k and p == 0 and o * k == n for n, k, s, _dilate, p, o in zip(*pool))
+    whole = _padded(dx, pool, 0.0)
+    for axis in reversed(range(len(pool.size))):
+        shape = g.shape[: axis + 1] + whole.shape[axis + 1 : axis + 2] + g.shape[axis + 2 :]
+        result = whole if axis == 0 else np.empty(shape, dx.dtype)
+        if not covers:
+            result.fill(0)
+        # If each place of the image lies in one window, g is written, not added.
+        for place in [...] if covers and pool.out[axis] == 1 else _places(pool, axis):
+            if covers:
+                result[place] = g
+            else:
+                result[place] += g
+        g = result
+    if whole is not dx:
+        dx[...] = whole[inside(pool)]
 
 
 @lru_cache(maxsize=256)
 def _counts(pool: Geometry, kind: int, dtype: Any) -> Any:
-    """Number of places that the mean of each window counts, (*out): the sum of ones."""
-    if kind == MEAN:
-        size = tuple(n + 2 * p for n, p in zip(pool.size, pool.pad))
-        pool = pool._replace(size=size, pad=(0,) * len(size))
-    counts = np.empty((1, *pool.out), dtype)
-    _reduce(np.ones((1, *pool.size), dtype), pool, False, counts)
-    return np.maximum(counts[0], 1)
+    """Number of places that the mean of each window counts, (*out)."""
+    counts = np.ones((), dtype)
+    for n, k, s, _dilate, p, o in zip(*pool):
+        first = np.arange(o) * s - p
+        if kind == MEAN:
+            places = np.minimum(first + k, n + p) - first
+        else:
+            places = np.minimum(first + k, n) - np.maximum(first, 0)
+        counts = counts[..., None] * np.maximum(places, 1).astype(dtype)
+    return counts
 
 
 def _by_images(body: Callable[..., None], *arrays: Any) -> None:
@@ -238,20 +265,25 @@ def max_pooling_backward(xp, g, data, y, *, pool, out=None):
         return dx
 
     def body(g: Any, x: Any, y: Any, dx: Any) -> None:
-        x = with_padding(np, x, pool, float(np.finfo(x.dtype).min))
+        x = _padded(x, pool, float(np.finfo(x.dtype).min))
+        whole = dx if x.shape == dx.shape else np.empty(x.shape, dx.dtype)
+        whole.fill(0)
         free = np.ones(y.shape, bool)
-
-        def won(place: tuple) -> Any:
-            wins = (x[place] == y) & free
-            np.logical_xor(free, wins, out=free)
+        for _, pixels in taps(pool):
+            place = (slice(None), *pixels)
+            won = (x[place] == y) & free
+            free ^= won
             # Convert to numbers first: a ufunc that converts while it computes is slow.
-            return g * wins.astype(g.dtype)
-
-        _add_at_places(dx, pool, won)
+            whole[place] += g * won.astype(g.dtype)
+        if whole is not dx:
+            dx[...] = whole[inside(pool)]
 
     _by_images(body, g, data, y, dx)
     return dx
 
+
+#: Windows with more taps use strided slices: shifting costs too much.
+MOST_TAPS = 4
 
 #: By the itemsize: the unsigned integers as wide as one and as two elements.
 WIDTHS = {2: ("u2", "u4"), 4: ("u4", "u8")}

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -135,16 +134,27 @@ def _level(key: tuple[np.dtype, Any, Shape]) -> np.ndarray:
 _levels = Table(_level, most=200)
 
 
-def _bounded(ufunc: np.ufunc, xp: Any, data: Any, number: Any, out: Any = None) -> Any:
-    """ufunc(data, number), nan where data is; data's shape and dtype (int64 for bool)."""
-    if xp is not np:
-        return getattr(xp, ufunc.__name__)(data, clamped_scalars[xp][data.dtype][number], out=out)
-    if data.size <= ROW:
-        return ufunc(data, _levels[data.dtype, number, data.shape], out=out)
-    return _by_rows(ufunc, data, number, out)
+def _bound(ufunc: str, docstring: str) -> Callable[..., Any]:
+    """The function that compares each element with a number by `ufunc`."""
+    of_numpy = getattr(np, ufunc)
+
+    def bound(xp: Any, data: Any, number: Any, out: Any = None) -> Any:
+        if xp is np:
+            if data.size <= ROW:
+                return of_numpy(data, _levels[data.dtype, number, data.shape], out=out)
+            return _by_rows(of_numpy, data, number, out)
+        return getattr(xp, ufunc)(data, clamped_scalars[xp][data.dtype][number], out=out)
+
+    bound.__doc__ = docstring
+    return bound
 
 
-maximum_scalar, minimum_scalar = partial(_bounded, np.maximum), partial(_bounded, np.minimum)
+maximum_scalar = _bound(
+    "maximum", "max(data, number), nan where data is; data's shape and dtype (int64 for bool)."
+)
+minimum_scalar = _bound(
+    "minimum", "min(data, number), nan where data is; data's shape and dtype (int64 for bool)."
+)
 
 
 def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:

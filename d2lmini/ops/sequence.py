@@ -44,18 +44,25 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.activation import clip
 from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
-from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, op, with_axis
-from d2lmini.ops.create import copy, where
 from d2lmini.ops.facts import Inputs, Partial
-from d2lmini.ops.index import one_hot, pick, scatter_add
-from d2lmini.ops.order import cumsum
-from d2lmini.ops.reduce import reshape_to, spread
-from d2lmini.ops.shape import transpose
+from d2lmini.ops.index import adjoint, integers, scatter, scatter_add
 from d2lmini.ops.softmax import log_softmax
-from d2lmini.ops.subscript import reverse, slice_axis
+
+
+def _check(
+    axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
+    use_sequence_length: bool = False, axis: int = 0, **_: Any,
+) -> Spec:  # fmt: skip
+    if axis not in axes:
+        raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
+    if len(data.shape) < 2:
+        raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
+    used, batch = use_sequence_length, data.shape[1 - axis]
+    check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
+    check_shape("sequence_length", sequence_length, (batch,), why="one for each sequence")
+    return data
 
 
 def _one_per_sequence(given: Inputs, out: Partial, attrs: dict[str, Any]) -> dict[str, Partial]:
@@ -64,38 +71,26 @@ def _one_per_sequence(given: Inputs, out: Partial, attrs: dict[str, Any]) -> dic
     return {"sequence_length": (batch,)}
 
 
-_of_sequences = partial(
-    composed, flops=1, input_rule=_one_per_sequence, free_dtypes=("sequence_length",),
-    presumed_dtypes={"sequence_length": None}, constants=("sequence_length",),
-    optional=lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
-)  # fmt: skip
+def _grid(xp: Any, data: Any, lengths: Any, axis: int) -> tuple[Any, Any]:
+    """The steps and the lengths, in shapes that broadcast to (T, N) or (N, T)."""
+    steps, lengths = xp.arange(data.shape[axis]), integers(xp, lengths)
+    return (steps[:, None], lengths) if axis == 0 else (steps, lengths[:, None])
 
 
-def _check(data: Any, lengths: Any, used: bool, axis: int, axes: tuple[int, ...] = (0, 1)) -> None:
-    if axis not in axes:
-        raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
-    if data.ndim < 2:
-        raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
-    check_optional("sequence_length", lengths, used, f"use_sequence_length={used}")
-    check_shape("sequence_length", lengths, (data.shape[1 - axis],), why="one for each sequence")
+# -- mask ------------------------------------------------------------------------------------------
 
 
-def _past(data: Any, lengths: Any, axis: int) -> Any:
-    """1 for each step of `data` at or after its sequence's length, else 0: (T, N) or (N, T)."""
-    past = cumsum(
-        one_hot(clip(lengths, a_min=0, a_max=data.shape[axis]), depth=data.shape[axis]), axis=1
-    )
-    return past if axis else transpose(past)
+_OF_SEQUENCES: dict[str, Any] = {
+    "free_dtypes": ("sequence_length",),
+    "presumed_dtypes": {"sequence_length": None},
+    "optional": lambda attrs: ("sequence_length",) if attrs["use_sequence_length"] else (),
+    "input_rule": _one_per_sequence,
+}
 
 
-def _like(small: Any, shape: Shape) -> Any:
-    """What is one for each step or sequence, in `shape`."""
-    return spread(small, kept=small.shape + (1,) * (len(shape) - small.ndim), shape=shape)
-
-
-@_of_sequences()
+@op(infer=partial(_check, (0, 1)), flops=1, **_OF_SEQUENCES)
 def SequenceMask(
-    data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, value: float = 0.0,
     axis: int = 0,
 ):  # fmt: skip
     """data with `value` in every step at or after its sequence's length; shape and dtype kept.
@@ -107,51 +102,82 @@ def SequenceMask(
     >>> nd.SequenceMask(steps, lengths, use_sequence_length=True).asnumpy().tolist()
     [[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
     """
-    _check(data, sequence_length, use_sequence_length, axis)
     if sequence_length is None:
-        return copy(data)
-    past = _like(_past(data, sequence_length, axis), data.shape)
-    return where(past, data.zeros_like() + value, data)
+        return data.copy()
+    steps, lengths = _grid(xp, data, sequence_length, axis)
+    past = steps >= lengths
+    past = past.reshape(past.shape + (1,) * (data.ndim - 2))  # (T, N) to (T, N, 1, ...)
+    return xp.where(past, np.array(value).astype(data.dtype)[()], data)
 
 
-@_of_sequences()
-def SequenceLast(data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0):
+@SequenceMask.gradient(saves="sequence_length")
+def _(g, sequence_length, *, use_sequence_length, axis):
+    how = {"use_sequence_length": use_sequence_length, "axis": axis}
+    return SequenceMask(g, sequence_length, **how) if use_sequence_length else g, None
+
+
+# -- last ------------------------------------------------------------------------------------------
+
+
+def _infer_last(*specs: Spec, axis: int = 0, **attrs: Any) -> Spec:
+    data = _check((0, 1), *specs, axis=axis, **attrs)
+    if data.shape[axis] == 0:
+        raise MXNetError(f"data is {data.shape}: the time axis is empty")
+    return Spec(with_axis(data.shape, axis), data.dtype)
+
+
+def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
+    """Index of each sequence's last step: `data[_last_step(...)]` is (N, X...)."""
+    T, N = shape[axis], shape[1 - axis]
+    steps = xp.full((N,), T) if lengths is None else xp.clip(integers(xp, lengths), 1, T)
+    pair = steps - 1, xp.arange(N)
+    return pair if axis == 0 else pair[::-1]
+
+
+@op(infer=_infer_last, flops=0, **_OF_SEQUENCES)
+def SequenceLast(
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
+):  # fmt: skip
     """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
     outside the array). Errors as in `SequenceMask`.
     """
-    _check(data, sequence_length, use_sequence_length, axis)
-    T = data.shape[axis]
-    if T == 0:
-        raise MXNetError(f"data is {data.shape}: the time axis is empty")
-    shape = with_axis(data.shape, axis)
-    if sequence_length is None:
-        return reshape_to(slice_axis(data, axis=axis, begin=T - 1, end=T), shape)
-    return pick(data, _like(clip(sequence_length, a_min=1, a_max=T) - 1, shape), axis=axis)
+    return data[_last_step(xp, data.shape, sequence_length, axis)]
 
 
-@_of_sequences()
+@adjoint(SequenceLast, "_sequence_last_grad", flops=0)
+def _sequence_last_grad(
+    xp, g, sequence_length=None, *, shape: Shape, use_sequence_length: bool, axis: int
+):  # fmt: skip
+    """Zeros of `shape`, and g at each last step."""
+    return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
+
+
+# -- reverse ---------------------------------------------------------------------------------------
+
+
+@op(infer=partial(_check, (0,)), flops=0, **_OF_SEQUENCES)
 def SequenceReverse(
-    data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
+    xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
 ):
     """Each sequence reversed, its padding left in place; shape and dtype kept.
 
     (T, N, X...) only (axis=0). Without lengths all T steps. A length above T counts as T (MXNet
     reads memory outside the array). Errors as in `SequenceMask`.
     """
-    _check(data, sequence_length, use_sequence_length, axis, (0,))
     if sequence_length is None:
-        return reverse(data, axis=(0,))
-    past = _past(data, sequence_length, 0)
-    steps = cumsum(past.ones_like(), axis=0) - 1
-    # The steps of a sequence's own are as many as the sum of 1 - past.
-    ends = (1 - past).sum(axis=0, keepdims=True) - 1
-    source = where(past, steps, ends - steps)
-    return pick(data, _like(source, data.shape), axis=0, keepdims=True)
+        return data[::-1].copy()
+    T, N = data.shape[:2]
+    steps, lengths = _grid(xp, data, sequence_length, 0)
+    lengths = xp.minimum(lengths, T)
+    source = xp.where(steps < lengths, lengths - 1 - steps, steps)
+    return data[source, xp.arange(N)]
 
 
-# -- CTC -------------------------------------------------------------------------------------------
+@SequenceReverse.gradient(saves="sequence_length")
+def _(g, sequence_length, *, use_sequence_length):
+    return SequenceReverse(g, sequence_length, use_sequence_length=use_sequence_length), None
 
 
 def _infer(
@@ -205,24 +231,30 @@ def _lattice(
         lengths = label_lengths.astype("int64")
     inside = xp.arange(L) < lengths[:, None]
     wrong = inside & ((label < 0) | (label >= C) | (label == b))
-    for name, counts, most in (("label", lengths, L), ("data", steps, T)) if xp is np else ():
-        if label.size and not (counts.min() >= 0 and counts.max() <= most):
-            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
-    if xp is np and wrong.any():
-        raise MXNetError(
-            f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
-            f"got {label[wrong][0]}"
-        )
+    if xp is np:
+        _check_labels(label, wrong, (("label", lengths, L), ("data", steps, T)), C, b)
     states = xp.full((N, 2 * L + 1), b)
     states[:, 1::2] = xp.where(inside & ~wrong, label, b)
+    leap = xp.full(states.shape, -xp.inf)
+    leap[:, 3::2] = xp.where(states[:, 3::2] != states[:, 1:-2:2], 0.0, -xp.inf)
     place, last = xp.arange(2 * L + 1), 2 * lengths[:, None]
-    differs = (place > 2) & (place % 2 == 1) & (states != xp.roll(states, 2, axis=1))
-    leap = xp.where(differs, 0.0, -xp.inf)
     start = xp.where((place < 2) & (place <= last), 0.0, -xp.inf)
     if xp is not np:  # a check would wait for the GPU; there the loss becomes nan
         wrong = wrong.any(axis=1) | (lengths < 0) | (lengths > L) | (steps < 0) | (steps > T)
         start = xp.where(wrong[:, None], xp.nan, start)
     return states, leap, start, xp.where((place <= last) & (place >= last - 1), 0.0, -xp.inf)
+
+
+def _check_labels(label: Any, wrong: Any, lengths: tuple, C: int, b: int) -> None:
+    """MXNetError for lengths or classes out of range."""
+    for name, counts, most in lengths:
+        if label.size and not (counts.min() >= 0 and counts.max() <= most):
+            raise MXNetError(f"CTCLoss: {name}_lengths must be in [0, {most}], got {counts}")
+    if wrong.any():
+        raise MXNetError(
+            f"CTCLoss: labels must be classes in [0, {C}) other than the blank, {b}; "
+            f"got {label[wrong][0]}"
+        )
 
 
 def _reach(xp: Any, emit: Any, leap: Any, start: Any, first: Any) -> Any:

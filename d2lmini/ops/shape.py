@@ -1,4 +1,4 @@
-"""Shape and order of elements: reshape, broadcast, transpose and related ops.
+"""Shape and order of elements: reshape, broadcast, transpose, diag and related ops.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(6)
@@ -59,6 +59,7 @@ from d2lmini.ops import chunking
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
 from d2lmini.ops.elementwise import broadcast_shape
+from d2lmini.ops.index import adjoint
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
 from d2lmini.ops.signature import signature_of, with_signature
 
@@ -80,30 +81,32 @@ def infer_reshape(shape: Shape, target: Shape, reverse: bool = False) -> Shape:
 def _follow(shape: Shape, target: Shape) -> Shape:
     """The result's sizes; ValueError with the reason why the target does not fit."""
     sizes: list[int] = []
-    # -1 stands for the rest of the total size over the given size, both without the kept axes. So
-    # -1 has a meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
-    rest = given = 1
-    cursor = 0
+    # -1 stands for the total size over the given size, both without the kept axes. So -1 has a
+    # meaning next to a kept axis of size 0: (0, 4) into (0, -1) is (0, 4).
+    given, cursor = 1, 0
+    kept: set[int] = set()
     codes = iter(target)
     for code in codes:
+        if code > 0 or code == -1:
+            sizes.append(code)
+            given *= abs(code)
+            cursor += 1
+            continue
         if code < -4:
             raise ValueError(f"{code} is neither a size nor one of the codes 0 to -4")
         used = {-2: max(len(shape) - cursor, 0), -3: 2}.get(code, 1)
         taken = shape[cursor : cursor + used]
-        cursor += used
-        if code > 0 or code == -1:
-            sizes.append(code)
-            rest, given = rest * prod(taken), given * abs(code)
-            continue
         if len(taken) < used:
             raise ValueError(f"no axis is left for code {code}")
         if code == -4:
             taken = _split(taken[0], codes)
         sizes += [prod(taken)] if code == -3 else taken
+        kept.update(range(cursor, cursor + used))
+        cursor += used
     if sizes.count(-1) > 1:
         raise ValueError("at most one size may be -1")
     if -1 in sizes:
-        rest *= prod(shape[cursor:])
+        rest = prod(n for axis, n in enumerate(shape) if axis not in kept)
         if rest % given:
             raise ValueError(f"{rest} elements do not divide by {given}, so no size fits for -1")
         sizes[sizes.index(-1)] = rest // given
@@ -274,13 +277,15 @@ def broadcast_axis(data, *, axis: Axes = (), size: Axes = ()):
 
     MXNetError at the call for an axis of another size.
     """
-    axes, target = distinct_axes(axis, len(data)), list(data)
+    axes: Any = (axis,) if isinstance(axis, int) else axis
     sizes: Any = (size,) if isinstance(size, int) else size
     if len(axes) != len(sizes):
         raise MXNetError(f"axis={axis} and size={size} must have the same length")
+    target = list(data)
     for a, n in zip(axes, sizes):
-        if data[a] != 1 or n < 0:
-            raise MXNetError(f"axis {a} of {data} cannot become {n}: need size 1")
+        a = normalize_axis(a, len(data))
+        if data[a] != 1 or n < 0 or target[a] != 1:
+            raise MXNetError(f"axis {a} of {data} cannot become {n}: need size 1, named once")
         target[a] = n
     return tuple(target)
 
@@ -387,8 +392,8 @@ def _check_blocks(shape: Shape, block_size: int, multiples: Shape) -> Shape:
     return shape
 
 
-@composed(flops=0, onnx="DepthToSpace(blocksize=block_size)")
-def depth_to_space(data, *, block_size: int):
+@op_of_view(onnx="DepthToSpace(blocksize=block_size)")
+def depth_to_space(xp, data, *, block_size: int):
     """Channels to b x b blocks of pixels: (N, b*b*C, H, W) -> (N, C, H*b, W*b).
 
     y[n, c, h*b + i, w*b + j] = x[n, (i*b + j)*C + c, h, w], as ONNX's DepthToSpace. MXNetError at
@@ -396,17 +401,64 @@ def depth_to_space(data, *, block_size: int):
     """
     b = block_size
     N, C, H, W = _check_blocks(data.shape, b, (1, b * b, 1, 1))
-    blocks = reshape_to(data, (N, b, b, C // b**2, H, W))
-    return reshape_to(transpose(blocks, axes=(0, 3, 4, 1, 5, 2)), (N, C // b**2, H * b, W * b))
+    blocks = data.reshape(N, b, b, C // b**2, H, W).transpose(0, 3, 4, 1, 5, 2)
+    return blocks.reshape(N, C // b**2, H * b, W * b)
 
 
-@composed(flops=0, onnx="SpaceToDepth(blocksize=block_size)")
-def space_to_depth(data, *, block_size: int):
+@op_of_view(onnx="SpaceToDepth(blocksize=block_size)")
+def space_to_depth(xp, data, *, block_size: int):
     """Blocks of b x b pixels to channels: (N, C, H*b, W*b) -> (N, b*b*C, H, W)."""
     b = block_size
     N, C, H, W = _check_blocks(data.shape, b, (1, 1, b, b))
-    blocks = reshape_to(data, (N, C, H // b, b, W // b, b))
-    return reshape_to(transpose(blocks, axes=(0, 3, 5, 1, 2, 4)), (N, C * b**2, H // b, W // b))
+    blocks = data.reshape(N, C, H // b, b, W // b, b).transpose(0, 3, 5, 1, 2, 4)
+    return blocks.reshape(N, C * b**2, H // b, W // b)
+
+
+depth_to_space.gradient()(lambda g, *, block_size: space_to_depth(g, block_size=block_size))
+space_to_depth.gradient()(lambda g, *, block_size: depth_to_space(g, block_size=block_size))
+
+
+# -- diagonals -------------------------------------------------------------------------------------
+
+
+def _infer_diag(data: Spec, *, k: int) -> Spec:
+    if len(data.shape) == 1:
+        return Spec((data.shape[0] + abs(k),) * 2, data.dtype)
+    rows, columns, *rest = data.shape or (0, 0)
+    length = min(rows + min(k, 0), columns - max(k, 0))
+    if length < 0 or not data.shape:
+        raise MXNetError(f"k={k} is not a diagonal of data {data.shape}")
+    return Spec((*rest, length), data.dtype)
+
+
+@op(infer=_infer_diag, flops=0, left_out=("axis1", "axis2"))
+def diag(xp, data, *, k: int = 0):
+    """Diagonal number k: of zeros filled with a vector, or taken from matrices.
+
+    (n,) -> (n + |k|, n + |k|). With two axes or more the first two hold the matrices; one last
+    axis with the diagonals replaces both, as in numpy.diagonal. dtype kept.
+    MXNetError at the call for a diagonal that does not exist.
+
+    >>> nd.diag(nd.array([1, 2]), k=1)
+    <BLANKLINE>
+    [[0. 1. 0.]
+     [0. 0. 2.]
+     [0. 0. 0.]]
+    <NDArray 3x3 @cpu(0)>
+    """
+    return xp.diag(data, k) if data.ndim == 1 else xp.diagonal(data, k)
+
+
+@adjoint(diag, "_undiag", flops=0)
+def undiag(xp, data, *, shape: Shape, k: int):
+    """Zeros of `shape` with `data` at the diagonal that `diag` reads; for a vector, which `diag`
+    writes into a matrix, the diagonal of this matrix."""
+    if len(shape) == 1:
+        return xp.diagonal(data, k)
+    result = xp.zeros(shape, data.dtype)
+    place = xp.arange(data.shape[-1])
+    result[place + max(0, -k), place + max(0, k)] = xp.moveaxis(data, -1, 0)
+    return result
 
 
 # -- results that do not depend on the elements ----------------------------------------------------

@@ -1,4 +1,4 @@
-"""Parts of arrays: slice, slice_axis, reverse, diag, and what is behind `x[key]` and `x[key] = y`.
+"""Parts of arrays: slice, slice_axis, reverse, and the ops behind `x[key]` and `x[key] = value`.
 
 >>> from d2lmini import nd
 >>> x = nd.arange(12).reshape(3, 4)
@@ -48,11 +48,18 @@ import numpy as np
 
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
-from d2lmini.ops.index import adjoint, integers, scatter, scatter_add, take
-from d2lmini.ops.reduce import reshape_to, sum_to
-from d2lmini.ops.shape import expand_dims, reshape, squeeze, transpose
+from d2lmini.ops.index import (
+    adjoint,
+    coordinate,
+    flatten_places,
+    integers,
+    scatter,
+    scatter_add,
+    take,
+)
+from d2lmini.ops.reduce import sum_to
+from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
 # -- slice -----------------------------------------------------------------------------------------
 
@@ -82,7 +89,12 @@ def slice_(xp, data, *, begin: Bounds, end: Bounds, step: Bounds = (), out=None)
 @adjoint(slice_, "_unslice", flops=0)
 def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
     """Zeros of `shape` with `data` at the elements that `slice` reads."""
-    return scatter(xp, _key(shape, begin, end, step), data, shape, out)
+    if out is None:
+        out = xp.zeros(shape, data.dtype)
+    else:
+        out.fill(0)
+    chunking.copy(xp, data, out[_key(shape, begin, end, step)])
+    return out
 
 
 @lru_cache(maxsize=1024)
@@ -131,39 +143,6 @@ def _(g, *, axis):
     return reverse(g, axis=axis)
 
 
-# -- diagonals -------------------------------------------------------------------------------------
-
-
-@composed(flops=0, left_out=("axis1", "axis2"))
-def diag(data, *, k: int = 0):
-    """Diagonal number k: of zeros filled with a vector, or taken from matrices.
-
-    (n,) -> (n + |k|, n + |k|). With two axes or more the first two hold the matrices; one last
-    axis with the diagonals replaces both, as in numpy.diagonal. dtype kept.
-    MXNetError at the call for a diagonal that does not exist.
-
-    >>> nd.diag(nd.array([1, 2]), k=1)
-    <BLANKLINE>
-    [[0. 1. 0.]
-     [0. 0. 2.]
-     [0. 0. 0.]]
-    <NDArray 3x3 @cpu(0)>
-    """
-    is_vector = data.ndim == 1
-    filled = (data.shape[0] + abs(k),) * 2 if is_vector else (0, 0)
-    rows, columns, *rest = data.shape if data.ndim > 1 else filled
-    length = min(rows + min(k, 0), columns - max(k, 0))
-    if length < 0 or not data.shape:
-        raise MXNetError(f"k={k} is not a diagonal of data {data.shape}")
-    # Of the rows in sequence the diagonal is every (columns + 1)-th element.
-    begin = max(k, 0) + max(-k, 0) * columns
-    how = {"begin": (begin,), "end": (begin + length * (columns + 1),), "step": (columns + 1,)}
-    if is_vector:
-        return reshape_to(unslice(data, shape=(rows * columns,), **how), (rows, columns))
-    lines = slice_(reshape_to(data, (rows * columns, *rest)), **how)
-    return transpose(lines, axes=(*range(1, lines.ndim), 0))
-
-
 # -- x[key] ----------------------------------------------------------------------------------------
 
 Key = tuple[Any, ...]
@@ -172,6 +151,11 @@ Key = tuple[Any, ...]
 def is_at(item: Any) -> bool:
     """True if this item of a key stands for an index array."""
     return type(item) is tuple and item[0] == "at"
+
+
+def _places(item: Any) -> Any:
+    """The shape of an index array; None for any other item."""
+    return item[1] if is_at(item) else None
 
 
 def count(item: tuple) -> int:
@@ -187,27 +171,43 @@ def result_shape(key: Key) -> Shape:
     come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
-    arrays = [item[1] for item in key if is_at(item)]
-    chosen = [i for i, item in enumerate(key) if type(item) is int or is_at(item)]
-    axes = [i for i, item in enumerate(key) if i not in chosen and item is not ...]
-    sizes = [1 if key[i] is None else count(key[i]) for i in axes]
+    arrays = [places for places in map(_places, key) if places is not None]
     if not arrays:
-        return tuple(sizes)
-    is_parted = chosen[-1] - chosen[0] >= len(chosen)
-    at = 0 if is_parted else sum(i < chosen[0] for i in axes)
+        return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
     places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
-    return (*sizes[:at], *places, *sizes[at:])
+    shape: list[int] = []
+    begin, end = None, None  # in `shape`: before the first and after the last array or number
+    parted = False
+    for item in key:
+        if type(item) is int or _places(item) is not None:
+            if begin is None:
+                begin = len(shape)
+            elif end is not None:
+                parted = True
+            continue
+        if begin is not None:
+            end = len(shape)
+        if item is not Ellipsis:
+            shape.append(1 if item is None else count(item))
+    at = 0 if parted or begin is None else begin
+    return (*shape[:at], *places, *shape[at:])
 
 
 def locate(xp: Any, key: Key, indices: Any = None) -> tuple:
     """The key in the form that NumPy takes between brackets."""
+    if indices is not None:
+        indices = integers(xp, indices).reshape(-1)
     where: list[Any] = []
     taken = 0
     for item in key:
-        if is_at(item):
-            begin, taken = taken, taken + prod(item[1])
-            item = integers(xp, indices).reshape(-1)[begin:taken].reshape(item[1])
-        where.append(slice(*item) if type(item) is tuple else item)
+        if type(item) is not tuple:
+            where.append(item)
+        elif is_at(item):
+            size = prod(item[1])
+            where.append(indices[taken : taken + size].reshape(item[1]))
+            taken += size
+        else:
+            where.append(slice(*item))
     return tuple(where)
 
 
@@ -228,7 +228,10 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     where = locate(xp, key, indices)
     if indices is None:
         return scatter(xp, where, g, shape, out)
-    return scatter_add(xp, xp.arange(prod(shape)).reshape(shape)[where], g, shape, out)
+    # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
+    columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
+    places = flatten_places(columns, shape)
+    return scatter_add(xp, places, g, shape, out)
 
 
 @_getitem.written_in_mxnet

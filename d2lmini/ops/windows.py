@@ -41,8 +41,8 @@ class Geometry(NamedTuple):
 
     @property
     def padded(self) -> Shape:
-        """Size of the image with padding in front, and as far behind as windows reach."""
-        return tuple(max(p + n, (o - 1) * s + d * (k - 1) + 1) for n, k, s, d, p, o in zip(*self))
+        """Size of the image with padding."""
+        return tuple(s + 2 * p for s, p in zip(self.size, self.pad))
 
     @property
     def taps(self) -> int:
@@ -133,13 +133,11 @@ def windows_of(padded: Any, geo: Geometry) -> Any:
     return as_strided(padded, shape, (image, channel, *within, *between))
 
 
-def with_padding(xp: Any, x: Any, geo: Geometry, value: float = 0.0) -> Any:
-    """(..., *size) -> (..., *padded), with `value` around x; x itself where there is no padding."""
-    size = geo.padded
-    if size == geo.size:
+def with_zeros(xp: Any, x: Any, geo: Geometry) -> Any:
+    """Zero padding: (N, C, *size) -> (N, C, *padded); x itself where there is no padding."""
+    if not any(geo.pad):
         return x
-    shape = x.shape[: -len(size)] + size
-    padded = xp.full(shape, value, x.dtype) if value else xp.zeros(shape, x.dtype)
+    padded = xp.zeros(x.shape[:2] + geo.padded, x.dtype)
     copy(xp, x, padded[inside(geo)])
     return padded
 

@@ -96,7 +96,7 @@ def _pads():
         yield Case("pad", (draw((1, 1, 3, 4), dtype="float64"),), pad,
                    {"mode": mode, "pad_width": (0, 0, 0, 0, 1, 2, 0, 3)})  # fmt: skip
     for shape, mode, width in (
-        ((1, 1, 0, 3), "edge", (0, 0, 1, 1)),
+        ((1, 1, 1, 0), "constant", (0, 0, 1, 2)), ((1, 1, 0, 3), "edge", (0, 0, 1, 1)),
     ):  # fmt: skip
         attrs = {"mode": mode, "pad_width": (0, 0, 0, 0, *width)}
         yield Case("pad", (draw(shape),), pad, attrs, mxnet=False, why=SCALAR)

@@ -65,3 +65,16 @@ ROWS += [
     Case("SequenceReverse", (draw((4, 3, 2)), np.float32([0, 2.9, 9])), reverse, used,
          grad=False, mxnet=False, why=BEYOND),
 ]  # fmt: skip
+for axis in (0, 1):
+    y = draw((3, 2)) if axis == 0 else draw((4, 2))
+    lengths = np.array([1, 4, 2]) if axis == 0 else np.array([1, 3, 3, 2])
+
+    def expect(g, lengths, shape, use_sequence_length, axis):
+        full = np.zeros(shape, g.dtype).swapaxes(0, axis)
+        full[lengths.astype(int) - 1, np.arange(len(lengths))] = g
+        return full.swapaxes(0, axis)
+
+    ROWS += [
+        Case("_sequence_last_grad", (y, lengths), expect,
+             {"shape": (4, 3, 2), "axis": axis, **used}, mxnet=False, why="our own"),
+    ]  # fmt: skip

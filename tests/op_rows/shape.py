@@ -166,6 +166,18 @@ def _diagonals():
     for attrs in ({}, {"k": 1}):
         yield Case("diag", (X,), diag, attrs)
 
+    def undiag(g, shape, k):
+        y = np.zeros(shape, g.dtype)
+        planes = np.moveaxis(y, (0, 1), (-2, -1))
+        for i in range(g.shape[-1]):
+            planes[..., i + max(-k, 0), i + max(k, 0)] = g[..., i]
+        return y
+
+    for attrs in ({"k": 0}, {"k": -1}, {"k": 2}):
+        g = diag(X, **attrs)
+        yield Case("_undiag", (g,), undiag, {"shape": X.shape, **attrs}, mxnet=False,
+                   why="an op of our own, for gradients")  # fmt: skip
+
 
 def _facts():
     for shape in EDGE_SHAPES:

@@ -52,7 +52,7 @@ from d2lmini.cuda.kernels.symbols import names
 from d2lmini.ops import pool as ops
 from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, windows_of, with_padding
+from d2lmini.ops.windows import Geometry, windows_of, with_zeros
 
 
 class _Walk(NamedTuple):
@@ -312,7 +312,7 @@ def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) ->
     axes = (0, *range(3 + len(ones), len(domain)))
     args = "depthwise_weight", (windows, grads), (out,), domain, axes, _sum_of_products
     kept_launches(*args)(
-        xp, xp.ascontiguousarray(with_padding(xp, x, geo)), xp.ascontiguousarray(g), dw
+        xp, xp.ascontiguousarray(with_zeros(xp, x, geo)), xp.ascontiguousarray(g), dw
     )
 
 

@@ -43,7 +43,7 @@ from d2lmini.ops.pool import MAX, MEAN, MEAN_ON_IMAGE, SUM, reduce_windows
 from d2lmini.ops.spec import Spec
 from d2lmini.ops.symbolic import Proxy, trace
 from d2lmini.ops.update_program import mixed_form
-from d2lmini.ops.windows import geometry, inside, taps, windows_of, with_padding
+from d2lmini.ops.windows import geometry, inside, taps, windows_of, with_zeros
 
 needs_cpp = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing() or "NVRTC is here")
@@ -380,7 +380,7 @@ def test_columns_and_back(case, dtype):
     N, C = 2, 3
     rng = np.random.default_rng(1)
     image = rng.integers(-8, 8, (N, C, *size)).astype(dtype)
-    seen = windows_of(with_padding(np, image, geo), geo)
+    seen = windows_of(with_zeros(np, image, geo), geo)
     rows, places = C * geo.taps, prod(geo.out)
     want = seen.reshape(N, rows, places)
     padded = np.zeros((N, C, *geo.padded), dtype)

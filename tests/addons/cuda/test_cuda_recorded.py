@@ -28,33 +28,36 @@ needs_kernels = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is n
 NOT_RECORDED = {
     "add.reduce": "_squared_error _sum_to mean nansum norm sum_axis",
     "allclose": "_contrib_allclose",
-    "an array that runs backwards": "_getitem _getitem_grad _unslice crop",
+    "an array that runs backwards": "SequenceReverse _getitem _getitem_grad _unslice crop",
     "an array without elements": (
-        "Pad RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array slice_axis "
-        "tile"
+        "Pad RNN _getitem _rnn_layer _split_v2 _spread crop one_hot repeat shape_array "
+        "slice_axis tile"
     ),
     "arange": (
-        "_contrib_ctc_loss _getitem_grad _pick_grad _take_grad batch_take choose_element_0index"
+        "SequenceLast SequenceMask SequenceReverse _contrib_ctc_loss _getitem_grad _pick_grad"
+        " _sequence_last_grad _take_grad _undiag batch_take choose_element_0index "
+        "fill_element_0index"
     ),
     "argmax": "argmax topk",
     "argmin": "argmin",
     "argsort": "_first _take_grad argsort topk",
     "cumsum": "_np_cumsum",
+    "diag": "diag",
+    "diagonal": "diag",
     "elements by index": "_getitem",
-    "flip": "Pad SequenceReverse flip",
-    "full": "_contrib_ctc_loss",
+    "flip": "Pad flip",
+    "full": "SequenceLast _contrib_ctc_loss",
     "logical_and.reduce": "_are_finite",
     "matmul": "batch_dot dot",
     "maximum.reduce": "max_axis",
     "minimum.reduce": "min_axis",
     "multiply.reduce": "prod",
+    "put_along_axis": "_put_along",
     "sort": "sort",
     "stack": "_sums_of_squares",
     "take": "Embedding take",
-    "where": (
-        "SequenceMask SequenceReverse _contrib_ctc_loss broadcast_mod fill_element_0index nansum "
-        "one_hot"
-    ),
+    "take_along_axis": "_take_along",
+    "where": "_contrib_ctc_loss broadcast_mod nansum one_hot",
 }
 
 #: Rows without empty arrays, which need no launch.
