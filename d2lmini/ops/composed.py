@@ -218,7 +218,8 @@ def pull_back(
         needs = [x is not None and x.leads for x in values]
         plain = [None if x is None else x.value for x in values]
         saved = called.saved_of(plain, [y.value for y in outputs])
-        g = parts[0] if len(parts) == 1 else parts
+        whole = [y.value.zeros_like() if g is None else g for y, g in zip(outputs, parts)]
+        g = parts[0] if len(parts) == 1 else whole
         for x, needed, part in zip(values, needs, called.gradients(g, saved, own, needs)):
             if needed and part is not None:
                 x.g.append(part)
