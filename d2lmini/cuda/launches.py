@@ -136,8 +136,9 @@ class Launches:
                 numbers = {more: more() for more in {step.more for step, _ in self.again}}
             except NotRecorded:
                 known = self._lane.launches
-                for key in [key for key, launches in known.items() if launches is self]:
-                    del known[key]
+                for key, launches in list(known.items()):  # others enter and drop some meanwhile
+                    if launches is self:
+                        known.pop(key, None)
                 return False
             for step, cell in self.again:
                 cell[0] = step.kernel.pack(xp, (*step.numbers, *numbers[step.more]))

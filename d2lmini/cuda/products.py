@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -242,9 +243,17 @@ class Library:
         self._check(getattr(self._cublas, f"cublas{name}")(*args))
 
 
-@lru_cache
+_lock = threading.Lock()
+
+
 def library_of(xp: Any) -> Any:
     """cuBLAS for a module; None if cuBLAS cannot be called: then CuPy multiplies."""
+    with _lock:  # lanes that ask at once get the same one
+        return _library(xp)
+
+
+@lru_cache
+def _library(xp: Any) -> Any:
     try:
         return Library(xp)
     except (AttributeError, OSError):

@@ -29,7 +29,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from itertools import count
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -43,6 +42,8 @@ from d2lmini.device.storage import RED_ZONE
 
 #: Larger blocks are not kept, unless the caller says so.
 MOST_BYTES = 1 << 21
+#: Blocks that a thread keeps for `spare`.
+MOST_SPARE = 4
 
 
 class Scratch(threading.local):
@@ -71,10 +72,13 @@ class Scratch(threading.local):
 
     def spare(self, spec: Any) -> np.ndarray:
         """Room for an array of this shape and dtype, in memory that no other array uses."""
-        # Two references: the dict and getrefcount's.
-        name = next(k for k in count() if k not in self.memory or getrefcount(self.memory[k]) < 3)
         nbytes = max(spec.nbytes, 2 * MOST_BYTES)  # unused pages take no memory
-        return np.ndarray(spec.shape, spec.dtype, self.array(name, nbytes, np.uint8, nbytes))
+        for name in range(MOST_SPARE):
+            # Two references: the dict and getrefcount's.
+            if name not in self.memory or getrefcount(self.memory[name]) < 3:
+                room = self.array(name, nbytes, np.uint8, nbytes)
+                return np.ndarray(spec.shape, spec.dtype, room)
+        return np.empty(spec.shape, spec.dtype)
 
 
 scratch = Scratch()

@@ -74,14 +74,14 @@ def dumps(arrays: Sequence[Entry], names: Sequence[str] = ()) -> bytes:
     """The bytes of a `.params` file with these arrays, named or (names=()) as a plain list.
 
     Big-endian input is written little-endian; arrays that are not contiguous are copied first.
-    ValueError for a name with a lone surrogate.
+    MXNetError for a dtype that is not in DTYPES; ValueError for a name with a lone surrogate.
     """
     return b"".join(_chunks(arrays, names))
 
 
 def save(fname: FileName, arrays: Sequence[Entry], names: Sequence[str] = ()) -> None:
     """Write a `.params` file, whole or not at all (see `files`): a failure (full disk, Ctrl-C, a
-    refused name) leaves the old file unchanged; MXNet leaves half a new one. Contiguous arrays are
+    refused array) leaves the old file unchanged; MXNet leaves half a new one. Contiguous arrays are
     written without a copy. FileError, an OSError, when the system refuses, otherwise as `dumps`.
     """
     try:
@@ -111,9 +111,13 @@ def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | m
 def _record(
     array: np.ndarray, device: tuple[int, int], version: int
 ) -> Iterator[bytes | memoryview]:
+    flag = flag_of(array.dtype)
+    if flag is None:
+        known = ", ".join(map(str, DTYPES))
+        raise MXNetError(f"save: an array is {array.dtype}; cast it to one of {known}")
     head = struct.pack("<IiI", version, _DENSE, array.ndim)
     dims = struct.pack(f"<{array.ndim}q", *array.shape)
-    yield head + dims + struct.pack("<iii", *device, flag_of(array.dtype))
+    yield head + dims + struct.pack("<iii", *device, flag)
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     yield little.reshape(-1).view(np.uint8).data
 

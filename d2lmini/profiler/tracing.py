@@ -304,7 +304,7 @@ class Trace(Recorder):
 
     @property
     def order(self) -> list[Before]:
-        """For every operation the ones it needs and the ones it makes room for."""
+        """For every operation its true dependencies and its anti-dependencies."""
         if len(self._order) != len(self.operations):
             self._order = order_of(self.operations)
         return self._order

@@ -89,10 +89,16 @@ def _to_fixed_point(
     return known
 
 
+def _known_dtype(flag: int) -> Any:
+    if (dtype := dtype_of(flag)) is None:
+        raise ValueError(flag)
+    return dtype
+
+
 #: How to read what the label of a variable says of it; None: nothing.
 _READERS: dict[str, Callable[[str], Any]] = {
     "shape": lambda text: _shape(text) or None,
-    "dtype": lambda text: dtype_of(int(text)),  # MXNet writes -1 for an unknown dtype
+    "dtype": lambda text: None if text == "-1" else _known_dtype(int(text)),  # -1: unknown
 }
 
 
