@@ -101,11 +101,15 @@ def _infer(
     return Spec((N, num_filter, *size), data.dtype)
 
 
-def _flops(data: Spec, weight: Spec, bias: Any = None, *, out: Spec, **attrs: Any) -> float:
-    """One multiplication and one addition for each output and each weight that contributes; for
-    each input of a transposed convolution, which has `adj`."""
-    reads = data if "adj" in attrs else out
-    return 2.0 * reads.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any) -> float:
+    """One multiplication and one addition for each output and each weight that contributes."""
+    return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
+
+
+def _flops_transposed(
+    data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
+) -> float:
+    return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
 @op(infer=_infer, flops=_flops, optional=_unless_no_bias)
@@ -175,7 +179,7 @@ def _data_shape(grad: Any, weight: Any, geo: Geometry, num_group: int) -> Shape:
 
 
 @op(
-    "_conv_backward_data", flops=lambda g, weight, **how: _flops(g, weight, **how, adj=()),
+    "_conv_backward_data", flops=_flops_transposed,
     infer=lambda grad, weight, **how: Spec(_data_shape(grad, weight, **how), grad.dtype),
 )  # fmt: skip
 def conv_backward_data(xp, grad, weight, *, geo, num_group: int, out=None):
@@ -220,7 +224,9 @@ def _(g, data, grad, shape, *, geo, num_group, needs=ALL):
 # -- Deconvolution --------------------------------------------------------------------------------
 
 
-@composed(infer=_infer, flops=_flops, optional=_unless_no_bias, left_out=("target_shape",))
+@composed(
+    infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, left_out=("target_shape",)
+)
 def Deconvolution(
     data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), adj: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 512,

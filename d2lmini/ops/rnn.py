@@ -140,7 +140,6 @@ def network_on(
     data: Shape, mode: str, state_size: int, num_layers: int = 1, bidirectional: bool = False
 ) -> Network:
     """The network on data (T, N, C), or on one step (N, C)."""
-    check_choice("mode", mode, tuple(KINDS))
     N, C = data[-2:]
     return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
 
@@ -155,14 +154,11 @@ def _given(*arrays: Any) -> list[Any]:
     return [a for a in arrays if a is not None]
 
 
-def _check_arrays(
-    mode: str, data: Spec, names: Sequence[str], arrays: Sequence[Any], shapes: Sequence[Shape]
-) -> None:
-    """These arrays have one dtype and these shapes; the last, state_cell, is for the LSTM."""
-    check_float(data, *arrays)
-    check_optional(names[-1], arrays[-1], mode == "lstm", f"mode={mode!r}")
-    for name, spec, shape in zip(names, arrays, shapes):
-        check_shape(name, spec, shape, why=f"for data {data.shape} and mode={mode!r}")
+def _check_arrays(mode: str, state_cell: Spec | None, *arrays: Spec) -> None:
+    """A kind of layer, and the arrays that it takes, of one dtype."""
+    check_choice("mode", mode, tuple(KINDS))
+    check_float(*arrays, state_cell)
+    check_optional("state_cell", state_cell, mode == "lstm", f"mode={mode!r}")
 
 
 # -- all layers ------------------------------------------------------------------------------------
@@ -172,6 +168,7 @@ def _infer(
     data: Spec, parameters: Spec, state: Spec, state_cell: Spec | None = None, *, state_size: int,
     num_layers: int, bidirectional: bool, mode: str, p: float, **_: Any,
 ) -> list[Spec]:  # fmt: skip
+    _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
         raise MXNetError(f"data is {data.shape}, need (T, N, C): steps, sequences, inputs")
     if state_size < 1 or num_layers < 1 or not 0 <= p <= 1:
@@ -180,9 +177,11 @@ def _infer(
             "and a probability"
         )
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
-    _check_arrays(
-        mode, data, ("parameters", "state", "state_cell"), (parameters, state, state_cell),
-        (network.parameters, network.state, network.state),
+    check_shape("state", state, network.state, why="layers times directions, batch, state_size")
+    check_shape("state_cell", state_cell, network.state, why="as state")
+    check_shape(
+        "parameters", parameters, network.parameters,
+        why=f"all weights and biases of {num_layers} layers on data {data.shape}, mode={mode!r}",
     )  # fmt: skip
     return network.outputs(data.dtype)
 
@@ -281,14 +280,16 @@ _ARRAYS = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "state", "state_c
 
 
 def _infer_layer(data: Spec, *arrays: Spec, mode: str) -> list[Spec]:
-    state = arrays[4]
+    state, state_cell = arrays[4], arrays[5] if len(arrays) > 5 else None
+    _check_arrays(mode, state_cell, data, *arrays[:5])
     if len(data.shape) not in (2, 3) or len(state.shape) != 2:
         raise MXNetError(
             f"data is {data.shape}, state {state.shape}, need (N, C) or (T, N, C), and (N, H)"
         )
     network = network_on(data.shape, mode, state.shape[1])
     shapes = (*network.parameter_shapes, *[network.state[1:]] * 2)
-    _check_arrays(mode, data, _ARRAYS, (*arrays, None)[:6], shapes)
+    for name, spec, shape in zip(_ARRAYS, arrays, shapes):
+        check_shape(name, spec, shape, why=f"for data {data.shape} and mode={mode!r}")
     return _layer_outputs(data, state, mode)
 
 
