@@ -33,7 +33,7 @@ from d2lmini.ops.checks import check_float, check_one_dtype, check_optional, che
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
-from d2lmini.ops.reduce import sum_
+from d2lmini.ops.reduce import reshape_to, sum_
 
 
 def _gradients_of_product(
@@ -141,9 +141,12 @@ def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b, needs=ALL,
     if len(lhs_shape) == len(rhs_shape) == 2:
         return _gradients_of_product(dot, g, lhs, rhs, transpose_a, transpose_b, needs, places)
     a, ta, b, tb, _shape = _as_matrices(lhs_shape, rhs_shape, transpose_a, transpose_b)
-    g = g.reshape((a[1 if ta else 0], b[0 if tb else 1]))
-    da, db = _gradients_of_product(dot, g, lhs.reshape(a), rhs.reshape(b), ta, tb, needs)
-    return da if da is None else da.reshape(lhs_shape), db if db is None else db.reshape(rhs_shape)
+    g = reshape_to(g, (a[1 if ta else 0], b[0 if tb else 1]))
+    left, right = reshape_to(lhs, a), reshape_to(rhs, b)
+    da, db = _gradients_of_product(dot, g, left, right, ta, tb, needs)
+    return [
+        x if x is None else reshape_to(x, shape) for x, shape in ((da, lhs_shape), (db, rhs_shape))
+    ]
 
 
 # -- batches of products --------------------------------------------------------------------------
@@ -277,13 +280,13 @@ def FullyConnected(
 def _(g, data, shape, weight, *, num_hidden, no_bias, flatten, needs=ALL, places=NOWHERE):
     flat = len(shape) == 2  # reshaping would change nothing
     rows = shape if flat else _rows(shape, flatten)
-    g = g if flat else g.reshape((rows[0], num_hidden))
+    g = g if flat else reshape_to(g, (rows[0], num_hidden))
     dx = dw = None
     if needs[0]:
         dx = dot(g, weight)
-        dx = dx if flat else dx.reshape(shape)
+        dx = dx if flat else reshape_to(dx, shape)
     if needs[1]:
-        dw = dot(g, data if flat else data.reshape(rows), transpose_a=True, out=places[1])
+        dw = dot(g, data if flat else reshape_to(data, rows), transpose_a=True, out=places[1])
     return (dx, dw) if no_bias else (dx, dw, sum_(g, axis=0, out=places[2]) if needs[2] else None)
 
 

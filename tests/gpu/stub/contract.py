@@ -130,7 +130,7 @@ def examine(only: list[str], account: Table) -> tuple[list[tuple[str, str]], Cou
                 name = f"{case.id}{' backward' if backward else ''}"
                 want = outcome(case, cpu(), backward)
                 if isinstance(want, Exception):
-                    rows["that raise on the CPU, too"] += 1
+                    failures.append((f"on the CPU: {said(want)}", name))
                     continue
                 if want is None:
                     continue
@@ -150,8 +150,9 @@ def examine_nets(account: Table) -> list[tuple[str, str]]:
         for row in NETS:
             try:
                 want = examine_here(row)
-            except Exception:
+            except Exception as problem:
                 quiet()
+                failures.append((f"on the CPU: {said(problem)}", row.id))
                 continue
             fresh()
             since = Since()
