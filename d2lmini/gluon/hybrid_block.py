@@ -289,8 +289,9 @@ class Layer(Declared, HybridBlock):
 
     def __init__(self, *args: Any, **kwargs: Any):
         _, more = self._take(args, kwargs)
-        for name in more.keys() - {"prefix", "params"}:
-            raise TypeError(f"{type(self).__name__}(): got an unexpected keyword argument {name!r}")
+        if unknown := more.keys() - {"prefix", "params"}:
+            name, word = type(self).__name__, min(unknown)
+            raise TypeError(f"{name}(): got an unexpected keyword argument {word!r}")
         super().__init__(**more)
         with self.name_scope():
             self._build()

@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import CHAR
 
 Partial = tuple[int, ...] | None
@@ -37,6 +38,13 @@ Partial = tuple[int, ...] | None
 
 class Conflict(Exception):
     """Two known facts about a shape contradict each other."""
+
+
+#: What wrong attributes, labels and tables of a file may cause in rules and ops.
+MISFITS = (
+    Conflict, MXNetError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError,
+    AssertionError,
+)  # fmt: skip
 
 
 def merged(a: Partial, b: Partial) -> Partial:

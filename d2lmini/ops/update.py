@@ -377,15 +377,20 @@ def _scale_arrays(xp, *data):
 )  # fmt: skip
 def _sums_of_squares(xp, *data):
     """The sum of squares of each array, as one float32 vector."""
-    flat = [x.reshape(-1).astype(xp.float32, copy=False) for x in data]
+
+    def sum_sq(x: Any) -> Any:
+        x = x.astype(xp.float32, copy=False)
+        return xp.dot(x, x)
+
+    flat = [x.reshape(-1) for x in data]
     if xp is not np:
-        return xp.stack([xp.dot(x, x) for x in flat])
+        return xp.stack([sum_sq(x) for x in flat])
     cuts = [(i, part) for i, x in enumerate(flat) for part in cut(max(x.size, 1), GRAIN)]
     parts = np.zeros(len(cuts), np.float32)
 
     def piece(k: int) -> None:
         i, part = cuts[k]
-        parts[k] = np.dot(flat[i][part], flat[i][part])
+        parts[k] = sum_sq(flat[i][part])
 
     parallel_for(len(cuts), piece)
     sums = np.zeros(len(data), np.float32)

@@ -51,7 +51,7 @@ from d2lmini.ndarray.ndarray import NDArray
 from d2lmini.ndarray.plan import infer
 from d2lmini.ops import random_state
 from d2lmini.ops.core import as_specs, without_casts
-from d2lmini.ops.facts import Conflict, Partial, is_known, merged
+from d2lmini.ops.facts import MISFITS, Conflict, Partial, is_known, merged
 from d2lmini.ops.signature import as_dtype, converter_of
 from d2lmini.ops.spec import Spec
 from d2lmini.symbol import naming
@@ -80,7 +80,7 @@ def _to_fixed_point(
         for node in sweep:
             try:
                 visit(node, known)
-            except Exception as problem:  # whatever attributes and labels of a file may cause
+            except MISFITS as problem:
                 where = f"{node.op.name} in node {node.name!r}"  # type: ignore[union-attr]
                 raise MXNetError(
                     f"{where}, made at {callsite.describe(node.site)}: "

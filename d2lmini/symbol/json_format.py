@@ -46,6 +46,7 @@ from d2lmini.base import MXNetError
 from d2lmini.device import files
 from d2lmini.graph.ir import Entry, Inputs, Node, Replacement, topological, transform
 from d2lmini.ops.core import Op, registry
+from d2lmini.ops.facts import MISFITS
 from d2lmini.symbol import naming
 from d2lmini.symbol.naming import Prefix, check_labels, decode_label, text_of
 from d2lmini.symbol.symbol import Symbol
@@ -143,7 +144,7 @@ def _read(text: str, where: str) -> Symbol:
         heads = _entries(table["heads"], nodes)
         if not heads:
             raise ValueError("the Symbol has no outputs")
-    except Exception as problem:  # whatever a table may cause that MXNet did not write
+    except MISFITS as problem:
         name = row.get("name") if isinstance(row, dict) else row
         raise MXNetError(
             f"{where}: node {name!r:.300}, number {len(nodes)}, is not as MXNet writes it: "
