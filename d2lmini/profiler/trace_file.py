@@ -38,7 +38,7 @@ from d2lmini.device import files
 from d2lmini.engine.operation import RecordedCost
 from d2lmini.profiler import foreign
 from d2lmini.profiler.earlier_file import convert
-from d2lmini.profiler.evidence import CpuTime, Pause, Span
+from d2lmini.profiler.evidence import CpuTime, OffCpu, Pause, Span
 from d2lmini.profiler.memory import ROLES
 from d2lmini.profiler.records import Change, Copy, Notice, Operation, SplitRecord, Wait
 
@@ -300,6 +300,8 @@ def _read_own(tree: dict[str, Any], trace: Trace) -> Trace:
     for operation in trace.operations:
         if operation.ran and operation.ended_ns < operation.began_ns:
             raise ValueError(f"operations: number {operation.number} ended before it began")
+    if not {span.cause for span in trace.cpu.spans} <= set(OffCpu._fields):
+        raise ValueError(f"spans: a cause that is none of {', '.join(OffCpu._fields)}")
     return trace
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from d2lmini import MXNetError, engine, nd, profile
 from d2lmini.profiler import load
+from d2lmini.profiler.evidence import Span
 
 
 def a_trace():
@@ -61,10 +62,11 @@ def test_what_is_no_trace_is_refused(tmp_path):
 
 
 def test_a_value_of_another_kind_is_refused_at_its_place(tmp_path):
-    """Of every column of every table: read, or refused by file and place."""
+    """Of every column of every table: read and accounted, or refused by file and place."""
     path = tmp_path / "t.json"
     with profile() as trace:
         (nd.ones((3,)) * 2).asnumpy()
+    trace.cpu.spans.append(Span(trace.thread, trace.begin_ns, trace.end_ns, "blocked"))
     trace.save(path)
     text, refused = path.read_text(), 0
     for table, columns in json.loads(text)["records"].items():
@@ -77,7 +79,7 @@ def test_a_value_of_another_kind_is_refused_at_its_place(tmp_path):
                     tree["records"][table][column][0] = value
                 path.write_text(json.dumps(tree))
                 try:
-                    load(path)
+                    str(load(path).account())
                 except MXNetError as problem:
                     assert str(path) in str(problem)
                     refused += 1
