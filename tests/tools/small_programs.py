@@ -16,6 +16,9 @@ reason, and lines `-> ` are what this library tells. A program that ends in an e
 error's class; here the error may be of a subclass. Each program begins with fresh names of blocks,
 the seed 0, and an empty folder in which it runs. Both interpreters import this module.
 
+The programs of most files run in a process of their own (`tests/addons/compat`); those of Gluon,
+the KVStore and autograd are tests of these folders (`TESTED_IN`), in the process of the tests.
+
 python tests/tools/small_programs.py          # asks MXNet and writes its answers into the files
 python tests/tools/small_programs.py --ours   # prints the programs that differ here, with no reason
 """
@@ -31,6 +34,16 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+
+#: The files whose programs are rows of tests in these folders, where `check` runs them.
+TESTED_IN = {
+    "autograd": ("autograd",),
+    "gluon": (
+        "blocks", "cells", "data", "inside", "layers", "losses", "names", "parameters", "trainer",
+        "training",
+    ),
+    "kvstore": ("kvstore",),
+}  # fmt: skip
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "small_programs"
 
@@ -213,6 +226,33 @@ def ask(oracle, program):
     finally:
         if "amp.init()" in program.code:  # in MXNet there is no way back
             oracle.close()
+
+
+def programs_of(file):
+    """The programs of a file, as `rows.over` takes them."""
+    return {file: [program for program in programs() if program.file == file]}
+
+
+def check(program, told=None):
+    """AssertionError unless a program tells, by default in this process, what its file says."""
+    told = run_here(program) if told is None else told
+    expected = program.expected()
+    lines = "\n".join([*expected, "here:", *as_texts(told)])
+    assert agree(expected, told), lines
+    if program.reason:
+        assert not agree(program.told, told), "it tells the same, without a reason"
+
+
+def run_here(program):
+    """What a program tells in this process, which then is as before."""
+    from unittest import mock
+
+    from generators.agree import as_mxnet
+
+    import d2lmini
+
+    with as_mxnet(), mock.patch.dict(d2lmini.optimizer.Optimizer.opt_registry):
+        return run(d2lmini, program.code)
 
 
 def write_answers():
