@@ -147,7 +147,7 @@ def _lists(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
     head_grads = [None] * len(heads) if head_grads is None else list(head_grads)
     if len(heads) != len(head_grads):
         raise ValueError(f"{len(heads)} heads and {len(head_grads)} head gradients; need as many")
-    for head, g in zip(heads, head_grads, strict=True):
+    for head, g in zip(heads, head_grads):
         node = head._node
         if node is None or node[0].parents is None:
             why = (
@@ -184,7 +184,7 @@ def _walk(
             )
     parts: Parts = {}  # parts of gradients so far, to be summed
     written: set[Any] = set()
-    for head, g in zip(heads, head_grads, strict=True):
+    for head, g in zip(heads, head_grads):
         if head._node[0] in uses:
             if g is None:
                 g = head._apply(ones_like, (head,), ones_like.defaults)

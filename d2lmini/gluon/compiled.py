@@ -385,6 +385,6 @@ def complete_shapes(block: Any, inputs: tuple) -> None:
         graph, given = graph_of(block, inputs)
         shapes, _, auxiliary = graph.infer_shape_partial(**{n: x.shape for n, x in given.items()})
         names = [*graph.list_arguments(), *graph.list_auxiliary_states()]
-        for name, shape in zip(names, [*shapes, *auxiliary], strict=True):
+        for name, shape in zip(names, [*shapes, *auxiliary]):
             if name in parameters and shape_is_known(shape):
                 parameters[name].shape = shape

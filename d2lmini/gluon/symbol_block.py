@@ -103,7 +103,7 @@ class SymbolBlock(HybridBlock):
         if called and any(p._data is None for p in self._params.values()):
             shaped = flat if trace is None else [trace.with_shape(value) for value in flat]
             self._finish_deferred(*shaped)
-        given = dict(zip(self._input_names, flat, strict=True))
+        given = dict(zip(self._input_names, flat))
         values: dict[Node, Any] = {}
         for node in variables_of(self._graph._entries):
             value = given.get(node.name)

@@ -194,7 +194,7 @@ class KVStore:
         for update in sums:
             by_place.setdefault(_place(update[2]._ctx), []).append(update)
         for some in by_place.values():
-            self._updater(*map(list, zip(*some, strict=True)))
+            self._updater(*map(list, zip(*some)))
 
     def _replace(self, key: Key, value: NDArray) -> None:
         """Replace the value of a key: the Trainer does this when weights were set."""
@@ -212,7 +212,7 @@ class KVStore:
         if len(key) != len(value):
             raise ValueError(f"{call}: {len(key)} keys and {len(value)} values; need as many")
         grouped: dict[Key, list[NDArray]] = {}
-        for k, v in zip(key, value, strict=True):
+        for k, v in zip(key, value):
             if not isinstance(k, (int, str)):
                 raise TypeError(f"{call}: a key is an int or a str, got {type(k).__name__}")
             if self._key_type is None:
