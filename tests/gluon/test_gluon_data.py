@@ -135,6 +135,22 @@ def test_the_short_way_is_taken_where_it_means_the_same_only():
     assert got == [[1, 2], [3, 4]]
 
 
+def test_what_cannot_be_a_batch():
+    for elements, says in [
+        ([nd.ones(2), np.ones(2)], "a batch of NDArray and ndarray cannot be joined"),
+        ([np.ones(2), np.ones(3)], "elements of a batch have different shapes"),
+        (["a", "b"], "a batch of str becomes a NumPy array of <U1, which is"),
+    ]:
+        with pytest.raises(TypeError, match=says):
+            default_batchify_fn(elements)
+    for data in (np.array(["a", "b"]), np.array(3.0), nd.arange(3), object(), nd.ones((0, 2))):
+        assert gdata.dataset.gather(data, [0]) is None
+    rows = nd.array([[1, 2], [3, 4]])
+    for places in ([], [2], [-1]):
+        assert gdata.dataset.gather(rows, places) is None
+    assert numbers([gdata.dataset.gather(rows, [1, 0])]) == [[[3, 4], [1, 2]]]
+
+
 # -- the loader ------------------------------------------------------------------------------------
 
 

@@ -1,13 +1,12 @@
-"""What every net passes through - names, states of parameters, calls, steps - in tests of some
-milliseconds each, which are worth running first."""
+"""What every net passes through: names, states of parameters, calls; in tests of milliseconds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, gluon, init, nd, sym
-from d2lmini.gluon import Parameter, ParameterDict, Trainer, nn
+from d2lmini import addons, autograd, cpu, gluon, init, nd, sym
+from d2lmini.gluon import Parameter, ParameterDict, nn
 from d2lmini.symbol.naming import NameManager
 
 TWO = [cpu(0), cpu(1)]
@@ -83,21 +82,30 @@ def test_children_are_collected_called_and_applied_in_order():
     assert seen[3:] == [(net, (5,)), (net, (5,), 5), (net, (6, 7)), (net, (6, 7), 7)]
     before.detach(), after.detach(), after.detach()
     assert net(5) == 5 and len(seen) == 7
-    with pytest.raises(AssertionError, match="attached twice"):
-        before.attach({}, print)
     with pytest.raises(TypeError, match=r"Changing attribute type for second .*Dense.*int"):
         net.second = 3
     with pytest.raises(AssertionError, match="Overriding Parameter attribute w"):
         net.w = Parameter("x")
-    with pytest.raises(NotImplementedError, match="Block has no forward"):
-        gluon.Block()(1)
 
 
 # -- parameters ------------------------------------------------------------------------------------
 
 
+class Noted(init.Initializer):
+    """Fills with ones, and notes what it was asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def _init_weight(self, name, arr):
+        self.calls.append((str(name), arr.shape, autograd.is_recording(), autograd.is_training()))
+        arr[:] = 1
+
+
 def test_a_parameter_goes_through_its_states():
-    p = Parameter("p", shape=(2, 0), allow_deferred_init=True, init="ones")
+    fill = Noted()
+    p = Parameter("p", shape=(2, 0), allow_deferred_init=True, init=fill)
     assert (p.grad_req, p.lr_mult, p.wd_mult, p.shape) == ("write", 1, 1, (2, 0))
     for ask in (p.data, p.list_data, p.grad, p.list_ctx):
         with pytest.raises(RuntimeError, match="'p' has not been initialized"):
@@ -108,7 +116,10 @@ def test_a_parameter_goes_through_its_states():
         p.shape = (3, 1)
     p.shape = (0, 3)
     assert p.shape == (2, 3)
-    p._finish_deferred_init()
+    with autograd.record():
+        p._finish_deferred_init()
+        p._finish_deferred_init()
+    assert fill.calls == [("p", (2, 3), False, False)]  # once, and not recorded
     assert tell(*p.list_data()) == [[[1] * 3] * 2] * 2 and tell(p.grad(cpu(1))) == [[[0] * 3] * 2]
     assert p.data(cpu(1)).context == cpu(1) and p.data().context == cpu(0)
     with cpu(1):
@@ -138,52 +149,12 @@ def test_grad_req():
     grad = p.grad()
     p.grad_req = "write"  # as before: nothing is made anew
     assert all(seen) and p.grad() is grad
-    p.zero_grad()
-    assert tell(grad) == [[0, 0]]
     p.grad_req = "null"
-    p.zero_grad()
-    for ask in (p.grad, p.list_grad):
-        with pytest.raises(RuntimeError, match="'p' because grad_req='null'"):
-            ask()
-    with autograd.record():
-        assert (p.data() * 2)._node is None
-    with pytest.raises(AssertionError, match=r"grad_req must be one of .*'sum'"):
-        p.grad_req = "sum"
+    with pytest.raises(RuntimeError, match="'p' because grad_req='null'"):
+        p.grad()
     assert Parameter("q", differentiable=False).grad_req == "null"
     with pytest.raises(AssertionError, match="stype for Parameter 'q' must be one of"):
         Parameter("q", stype="dense")
-
-
-def test_values_are_set_cast_and_moved():
-    p = Parameter("p", shape=(2,), init="ones", lr_mult=2, wd_mult=0)
-    with pytest.raises(ValueError, match="Cannot reset context for Parameter 'p'"):
-        p.reset_ctx(cpu(1))
-    with pytest.raises(AssertionError, match="'p' has not been initialized"):
-        p.set_data(nd.ones(2))
-    p.initialize(ctx=TWO)
-    arrays = p.list_data()
-    p.set_data([3, 4])
-    assert tell(*arrays) == [[3, 4]] * 2
-    arrays[1][:] = 7
-    p.grad(cpu(1))[:] = 2
-    p.cast("float64")
-    assert {x.dtype for x in (*p.list_data(), *p.list_grad())} == {np.float64}
-    assert p.dtype == "float64"
-    assert tell(*p.list_data(), *p.list_grad()) == [[3, 4], [7, 7], [0, 0], [2, 2]]
-    p.reset_ctx(cpu(2))
-    assert p.list_ctx() == [cpu(2)] and tell(p.data(), p.grad()) == [[5, 5.5], [0, 0]]
-    p.dtype = "float32"
-    assert p.data().dtype == np.float32
-    attributes = p.var().list_attr()
-    assert p.var() is p.var() and p.var().name == "p"
-    assert {k: attributes[k] for k in ("__shape__", "__dtype__", "lr_mult", "__wd_mult__")} == {
-        "__shape__": "(2,)", "__dtype__": "0", "lr_mult": "2", "__wd_mult__": "0",
-    }  # fmt: skip
-    with pytest.raises(ValueError, match=r"Cannot initialize Parameter 'q'.* shape: \(0,\)"):
-        Parameter("q", shape=(0,)).initialize()
-    with pytest.raises(MXNetError, match="'float3' not understood"):
-        p.cast("float3")
-    assert p.dtype == "float32"
 
 
 def test_who_initializes():
@@ -198,52 +169,10 @@ def test_who_initializes():
     params.get("a", shape=1, init="ones"), params.get("b", shape=(1,))
     params.initialize(init.Constant(3), ctx=TWO)
     assert [tell(*p.list_data()) for p in params.values()] == [[[1], [1]], [[3], [3]]]
-    assert params.list_ctx() == TWO and params.prefix == "p_"
-    params.setattr("grad_req", "null")
-    assert [p.grad_req for p in params.values()] == ["null"] * 2
-    params.reset_ctx(cpu(1))
-    assert params.list_ctx() == [cpu(1)]
     with pytest.raises(AssertionError, match="'dtype': desired 'float16' vs stored"):
         params.get("a", dtype="float16")
     assert params.get("a", shape=(0,), dtype=np.float32, init=None) is params["p_a"]
-    assert params.get("b", init="zeros").init == "zeros"
-    other = ParameterDict("p_")
-    other.get("b")
-    with pytest.raises(AssertionError, match="with the same name 'p_b'"):
-        params.update(other)
-    for constant, same in (([1.0, 2], True), (np.array([1, 2]), True), ([1, 3], False)):
-        params.get_constant("c", [1, 2])
-        if same:
-            assert params.get_constant("c", constant) is params["p_c"]
-        else:
-            with pytest.raises(AssertionError, match="'p_c' already exists but its value"):
-                params.get_constant("c", constant)
-
-
-def test_files_of_parameters(tmp_path):
-    path = tmp_path / "p"
-    net = nn.Dense(2, in_units=1, prefix="net_")
-    net.initialize("ones")
-    shared = nn.Sequential(prefix="s_")
-    shared.add(net, nn.Dense(2, in_units=1, params=net.params))
-    for deduplicate, names in ((False, ["0.w", "0.b", "1.w", "1.b"]), (True, ["1.w", "1.b"])):
-        shared.save_parameters(path, deduplicate)
-        assert [name[:3] for name in nd.load(str(path))] == names
-    net.collect_params().save(path, strip_prefix="net_")
-    assert [*nd.load(str(path))] == ["weight", "bias"]
-    with pytest.raises(ValueError, match=r"Prefix 's_' is to be stripped .*'net_weight'"):
-        net.collect_params().save(path, strip_prefix="s_")
-    half = nn.Dense(2, prefix="net_", dtype="float16")
-    for how, dtype in (({}, np.float16), ({"dtype_source": "saved"}, np.float32)):
-        with pytest.raises(
-            AssertionError, match=r"dtype incompatible expected float16 vs saved .*32"
-        ):
-            half.load_parameters(path)
-        half.load_parameters(path, ctx=cpu(1), cast_dtype=True, **how)
-        assert half.weight.data().dtype == dtype and half.weight.list_ctx() == [cpu(1)]
-        assert tell(half.weight.data()) == [[[1], [1]]] and half.weight.shape == (2, 1)
-    with pytest.raises(AssertionError, match="dtype_source must be 'current' or 'saved', got 'f'"):
-        half.load_parameters(path, dtype_source="f")
+    assert params.get("b", init="zeros").init == "zeros" and params.list_ctx() == TWO
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -262,7 +191,7 @@ class Add(gluon.HybridBlock):
         return F.broadcast_add(x, w) if y is None else x + F.broadcast_mul(y, w)
 
 
-def test_an_eager_and_a_compiled_call():
+def test_an_eager_and_a_compiled_call(monkeypatch):
     net, x = Add(), nd.array([1, 2])
     net.initialize(ctx=TWO)
     assert tell(net(x), net(x, x), net(x, None)) == [[2, 3], [2, 4], [2, 3]]
@@ -299,95 +228,9 @@ def test_an_eager_and_a_compiled_call():
     net.hybridize(False)
     net.ran.clear()
     assert tell(net(x)) == [[2, 3]] and net.ran == ["ndarray"]
+    monkeypatch.setattr(addons, "find", lambda name: lambda *given: (name, *given))
+    assert net.export_onnx("path", 1, 2) == ("export_onnx", net, "path", (1, 2))
     with pytest.raises(
         TypeError, match=r"unknown flags \['bulk', 'fast'\]; known are backend, cle"
     ):
         net.hybridize(fast=1, bulk=2)
-
-
-def test_modes_and_nested_values_of_a_compiled_net():
-    class Nested(gluon.HybridBlock):
-        def hybrid_forward(self, F, x, pair):
-            a, (b, _) = pair
-            return [x + a, (F.Dropout(b, p=0.5), x)]
-
-    net, one = Nested(), nd.ones(200)
-    net.hybridize()
-    for _ in range(2):
-        first, (kept, same) = net(one, [one, (one * 2, None)])
-        assert tell(first, kept, same) == [[2] * 200, [2] * 200, [1] * 200]
-        with autograd.train_mode():
-            _, (dropped, _) = net(one, [one, (one * 2, None)])
-        assert set(dropped.asnumpy().tolist()) == {0, 4}
-    with pytest.raises(ValueError, match="argument structure"):
-        net(one, [one, one])
-
-
-# -- steps -----------------------------------------------------------------------------------------
-
-
-def step_of(contexts, batch_size=1, **how):
-    """The weights after a step with the gradients 1, 2, ... on the devices; the Trainer."""
-    p = Parameter("p", shape=(1,), init="zeros")
-    p.initialize(ctx=contexts)
-    trainer = Trainer([p], "sgd", {"learning_rate": 1.0}, **how)
-    with autograd.record():
-        losses = [x * (i + 1) for i, x in enumerate(p.list_data())]
-    autograd.backward(losses)
-    trainer.step(batch_size)
-    return [value[0] for value in tell(*p.list_data())], trainer
-
-
-@pytest.mark.parametrize("kind", ["device", "local", None])
-@pytest.mark.parametrize("on_kvstore", [None, True, False])
-def test_a_step_sums_divides_and_updates(kind, on_kvstore):
-    assert step_of([cpu(0)], 4, kvstore=kind, update_on_kvstore=on_kvstore)[0] == [-0.25]
-    if kind:
-        weights, trainer = step_of(TWO, 2, kvstore=kind, update_on_kvstore=on_kvstore)
-        assert weights == [-1.5, -1.5]
-        for call in (trainer.allreduce_grads, lambda: trainer.update(1)):
-            if on_kvstore is not False:
-                with pytest.raises(AssertionError, match=r"\(\) when parameters are updated on kv"):
-                    call()
-
-
-def test_the_parts_of_a_step(monkeypatch):
-    monkeypatch.setenv("MXNET_UPDATE_ON_KVSTORE", "0")
-    weights, trainer = step_of(TWO, 1)
-    assert weights == [-3, -3]
-    (p,) = trainer._params
-    with autograd.record():
-        losses = [x * 5 for x in p.list_data()]
-    autograd.backward(losses)
-    trainer.allreduce_grads()
-    assert tell(*p.list_grad()) == [[10], [10]] and tell(p.data()) == [[-3]]
-    trainer.set_learning_rate(0.5)
-    trainer.update(2)
-    assert tell(*p.list_data()) == [[-5.5], [-5.5]] and trainer.learning_rate == 0.5
-    with pytest.raises(UserWarning, match="`p` on context"):
-        trainer.update(2)
-    trainer.update(2, ignore_stale_grad=True)
-    assert tell(p.data()) == [[-5.5]]
-    with pytest.raises(TypeError, match="expected a name, a KVStore or None, got 5"):
-        step_of([cpu(0)], kvstore=5)
-    with pytest.raises(MXNetError, match="compression_params"):
-        Trainer([p], "sgd", compression_params={"type": "2bit"})
-    with pytest.raises(ValueError, match="must be a list or dict of Parameters, got"):
-        Trainer([5], "sgd")
-
-
-def test_a_step_leaves_what_has_no_gradient():
-    params = {name: Parameter(name, shape=(1,), init="ones") for name in "ba"}
-    for p in params.values():
-        p.initialize()
-    params["a"].grad_req = "null"
-    trainer = Trainer(params, "sgd", {"learning_rate": 1.0, "rescale_grad": 0.5})
-    with autograd.record():
-        y = params["a"].data() * params["b"].data() * 8
-    y.backward()
-    trainer.step(2)
-    assert [tell(params[name].data()) for name in "ab"] == [[[1]], [[-1]]]
-    assert [p.name for p in trainer._params] == ["a", "b"]  # a dict's in the order of names
-    params["b"].set_data(nd.array([7]))
-    with pytest.raises(UserWarning, match="`b`"):
-        trainer.step(2)

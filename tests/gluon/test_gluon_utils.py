@@ -45,6 +45,17 @@ def test_every_part_is_copied_once_and_straight_to_its_device(axis):
             assert (np.concatenate([part.asnumpy() for part in parts], axis) == x).all()
 
 
+def test_one_context_gets_everything_as_it_is():
+    x = nd.ones(3)
+    (part,) = utils.split_and_load(x, [x.context], batch_axis=5)
+    assert part is x
+    assert utils.split_and_load([[1, 2]], [x.context])[0].asnumpy().tolist() == [[1, 2]]
+    for num_slice, axis, error in ((0, 0, ValueError), (1, 1, IndexError), (1, -2, IndexError)):
+        with pytest.raises(error, match="split_data"):
+            utils.split_data(x, num_slice, axis)
+    assert [len(y) for y in utils.split_data(x, 5, -1, False)] == [1, 1, 1, 0, 0]
+
+
 # ---- clip_global_norm
 
 

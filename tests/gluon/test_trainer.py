@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, autograd, cpu, gluon, nd, optimizer
+from d2lmini import MXNetError, addons, autograd, cpu, gluon, kvstore, nd
 from d2lmini.base import instrument
 from d2lmini.gluon import Parameter, Trainer, nn
 
@@ -33,6 +33,10 @@ def back(params, scale: float = 1.0) -> None:
     autograd.backward(losses)
 
 
+def tell(*arrays):
+    return [x.asnumpy().tolist() for x in arrays]
+
+
 def values(params, ctx=None) -> list[float]:
     """Each parameter's value, the same in all its elements."""
     found = []
@@ -44,20 +48,6 @@ def values(params, ctx=None) -> list[float]:
 
 
 # -- a step --------------------------------------------------------------------------------------
-
-
-def test_optimizer_objects_and_names():
-    params = parameters()
-    adam = optimizer.Adam(learning_rate=0.25)
-    trainer = Trainer(params, adam)
-    assert trainer.optimizer is adam and trainer.learning_rate == 0.25
-    assert adam.param_dict == dict(enumerate(trainer._params))
-    with pytest.raises(AssertionError, match="optimizer_params must be None"):
-        Trainer(params, adam, {"learning_rate": 1})
-    with pytest.raises(ValueError, match="no optimizer is named"):
-        Trainer(params, "sdg")
-    with pytest.raises(TypeError, match="rate"):
-        Trainer(params, "sgd", {"rate": 1})
 
 
 # -- what it costs -------------------------------------------------------------------------------
@@ -142,16 +132,6 @@ def test_a_step_without_backward_is_refused_before_anything_changes():
 
 
 # -- deferred initialization -----------------------------------------------------------------------
-
-
-def test_parameters_must_be_initialized_and_together():
-    with pytest.raises(RuntimeError, match="has not been initialized"):
-        Trainer(nn.Dense(2).collect_params(), "sgd")
-    a, b = Parameter("a", shape=(1,)), Parameter("b", shape=(1,))
-    a.initialize(ctx=cpu(0))
-    b.initialize(ctx=cpu(1))
-    with pytest.raises(AssertionError, match="same set of contexts, but Parameter b is"):
-        Trainer([a, b], "sgd")
 
 
 # -- several devices -----------------------------------------------------------------------------
@@ -264,3 +244,64 @@ def test_states_of_other_parameters_are_refused(saved, here, says, contexts, tmp
     for p, q, old in zip(params.values(), reference.values(), before):
         np.testing.assert_array_equal(p.data().asnumpy(), q.data().asnumpy())
         assert (p.data().asnumpy() != old).any()
+
+
+# -- given stores ----------------------------------------------------------------------------------
+
+
+class Spanning(kvstore.KVStore):
+    """What a Trainer asks of a store whose sums cover two processes with the same gradients."""
+
+    spans_processes, batches, rank, num_workers = True, 2, 0, 2
+
+    def __init__(self, kind="local"):
+        super().__init__(kind)
+        self.calls = []
+
+    def pushpull(self, key, value, out=None, priority=0, in_turns=None):
+        self.calls.append((tuple(key), self.divisor, priority, in_turns))
+        for grads in value:
+            grads[0] *= 2
+
+    def parts(self, keys):
+        self.calls.append(tuple(keys))
+        return [keys[:1], keys[1:]]
+
+
+def test_a_trainer_over_several_processes(monkeypatch):
+    store = Spanning()
+    params = {name: gluon.Parameter(name, shape=(1,), init="ones") for name in ("b", "a", "c")}
+    for p in params.values():
+        p.initialize()
+    trainer = gluon.Trainer(params, "sgd", {"learning_rate": 1.0}, store, None, False)
+    for name in "ab":
+        with autograd.record():
+            y = params[name].data() * 6
+        y.backward()
+    params["c"].grad()[:] = 5  # not of this step: adds nothing
+    trainer.step(3, ignore_stale_grad=True)
+    assert [tell(params[name].data()) for name in "abc"] == [[[-1]], [[-1]], [[1]]]
+    assert store.names == {0: "a", 1: "b", 2: "c"}
+    assert store.calls == [((1, 0, 2), 3, 3, True), (0, 1, 2)]
+    assert tell(params["c"].grad()) == [[0]]
+    for p in params.values():
+        with autograd.record():
+            y = p.data() * 2
+        y.backward()
+    trainer.allreduce_grads()
+    assert store.calls[2:] == [((1, 0, 2), None, 3, False)]
+    monkeypatch.setattr(addons, "find", lambda name: lambda kind: (name, kind))
+    assert kvstore.create("Dist_Sync") == ("kvstore.dist", "dist_sync")
+
+
+def test_weights_that_are_set_reach_a_store_that_was_given():
+    p = gluon.Parameter("p", shape=(1,), init="ones")
+    p.initialize(ctx=[cpu(0), cpu(1)])
+    trainer = gluon.Trainer([p], "sgd", {"learning_rate": 1.0}, kvstore.create(), None, True)
+    for start in (1, 5):
+        p.set_data(nd.array([start]))
+        with autograd.record():
+            losses = [x * 2 for x in p.list_data()]
+        autograd.backward(losses)
+        trainer.step(4)
+        assert tell(*p.list_data()) == [[start - 1]] * 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from d2lmini import MXNetError, engine, nd
+from d2lmini import MXNetError, autograd, engine, nd, random
 from d2lmini.gluon import data as gdata
 from d2lmini.gluon.data import vision
 from d2lmini.gluon.data.vision import datasets
@@ -232,6 +232,14 @@ def test_without_pillow_the_error_says_so(folders: str, monkeypatch):
 COLOUR = rng.integers(0, 256, (6, 8, 3)).astype("uint8")
 
 
+def tell(*arrays):
+    return [x.asnumpy().tolist() for x in arrays]
+
+
+def close(x, expected):
+    np.testing.assert_allclose(x.asnumpy(), expected, rtol=1e-5)
+
+
 def picture(array: np.ndarray = COLOUR) -> nd.NDArray:
     return nd.array(array, dtype=array.dtype)
 
@@ -292,3 +300,56 @@ def test_wrong_images_are_refused_at_the_call(transform, x, words):
     with pytest.raises(MXNetError, match=words):
         transform(x)
     engine.waitall()
+
+
+SMALL = np.arange(4 * 6 * 3, dtype="uint8").reshape(4, 6, 3)
+
+
+def test_transforms_by_hand():
+    x = nd.array(SMALL, dtype="uint8")
+    tensor = nd.array(SMALL.transpose(2, 0, 1))
+    mean, std = (1.0, 2.0, 3.0), (2.0, 4.0, 8.0)
+    by = np.reshape(std, (3, 1, 1))
+    close(T.Normalize(mean, std)(tensor), (tensor.asnumpy() - np.reshape(mean, (3, 1, 1))) / by)
+    tensor.attach_grad()
+    with autograd.record():
+        y = T.Normalize(mean, std)(tensor)
+    y.backward()
+    close(tensor.grad, np.ones((3, 4, 6)) / by)
+    assert tell(T.CenterCrop((2, 4))(x)) == [SMALL[:, 2:4].tolist()]
+    assert tell(T.CenterCrop((4, 2))(x)) == [SMALL[1:3, 1:5].tolist()]
+    assert T.CenterCrop((2, 8))(x).shape == (8, 2, 3)
+    assert tell(T.Resize((6, 4))(x)) == tell(x)
+    doubled = T.Resize((3, 2))(x.astype("float32"))
+    close(doubled, SMALL.reshape(2, 2, 3, 2, 3).astype("float32").mean((1, 3)))
+    for shape, size, keep, expected in [
+        ((4, 6, 3), 2, True, (2, 3, 3)), ((6, 4, 3), 2, True, (3, 2, 3)),
+        ((4, 4, 3), 2, True, (2, 2, 3)), ((4, 6, 3), 2, False, (2, 2, 3)),
+        ((4, 6, 3), (2, 5), True, (5, 2, 3)), ((3, 6, 4, 1), 2, True, (3, 3, 2, 1)),
+    ]:  # fmt: skip
+        assert T.Resize(size, keep)(nd.zeros(shape)).shape == expected
+    for size in (0, 1.5, (1, 2, 3), (1, 0)):
+        with pytest.raises(ValueError, match="size: expected an int or"):
+            T.Resize(size)
+
+
+def test_transforms_that_draw():
+    random.seed(3)
+    x = nd.array(SMALL, dtype="uint8")
+    for transform, other in (
+        (T.RandomFlipLeftRight(), SMALL[:, ::-1]), (T.RandomFlipTopBottom(), SMALL[::-1]),
+    ):  # fmt: skip
+        seen = [tell(transform(x))[0] for _ in range(40)]
+        assert {str(s) for s in seen} == {str(SMALL.tolist()), str(other.tolist())}
+        assert 10 < seen.count(SMALL.tolist()) < 30
+    whole = T.RandomResizedCrop((6, 4), scale=1, ratio=(1.5, 1.5))
+    assert tell(whole(x)) == tell(x) and whole.scale == (1, 1.0)
+    tall = T.RandomResizedCrop((2, 4), scale=(1, 1), ratio=(0.5, 0.5))  # never fits: the centre
+    assert tell(tall(x)) == [SMALL[:, 2:4].tolist()]
+    ramp = nd.array(np.arange(40.0).reshape(1, 40, 1) + np.zeros((40, 1, 1)))
+    small = T.RandomResizedCrop((10, 10), scale=(1 / 16, 1 / 16), ratio=(1, 1))
+    starts = {float(small(ramp)[0, 0, 0].asscalar()) for _ in range(60)}
+    assert starts <= set(range(31)) and min(starts) < 8 and max(starts) > 22
+    for how in ({"scale": (0, 1)}, {"ratio": (1, 2, 3)}, {"ratio": 2}):
+        with pytest.raises(ValueError, match=r"expected \(low, high\) above 0"):
+            T.RandomResizedCrop(3, **how)

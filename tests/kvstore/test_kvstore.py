@@ -122,18 +122,6 @@ def test_priorities_reach_the_tasks(gpu_kind):
 # -- keys ------------------------------------------------------------------------------------------
 
 
-def test_rows_of_keys():
-    kv = kvstore.create()
-    kv.init(("a", "b"), (nd.zeros((3,)), nd.zeros((3,))))
-    kv.push(["b", "a"], [on(TWO, 1, 2), nd.ones((3,))])
-    assert (value_of(kv, "a"), value_of(kv, "b")) == ([1] * 3, [3] * 3)
-    kv.push(["a", "b", "a"], [nd.ones((3,)), on(TWO, 1, 1), on(TWO, 3, 4)])
-    assert (value_of(kv, "a"), value_of(kv, "b")) == ([8] * 3, [2] * 3)
-    outs = [on(TWO, 0, 0), on(TWO, 0, 0)]
-    kv.broadcast(["c", "d"], [nd.ones((3,)), nd.ones((3,)) * 2], outs)
-    assert [[x.asnumpy().tolist() for x in out] for out in outs] == [[[1] * 3] * 2, [[2] * 3] * 2]
-
-
 # -- refusals --------------------------------------------------------------------------------------
 
 
