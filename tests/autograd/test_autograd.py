@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lmini import autograd, engine, nd
+from d2lmini import autograd, engine, nd, profile
+from d2lmini import np as np_arrays
 from d2lmini.base import MXNetError
 
 
@@ -78,6 +79,16 @@ def test_switches_are_per_thread():
 # -- heads -----------------------------------------------------------------------------------------
 
 
+def test_backward_sums_and_head_gradients_weigh():
+    x = leaf([1, 2, 3])
+    with autograd.record():
+        y = x * x
+    y.backward(retain_graph=True)
+    assert values(x.grad) == [[2, 4, 6]]
+    y.backward(nd.array([1, 10, 100]))
+    assert values(x.grad) == [[2, 40, 600]]
+
+
 def test_a_head_gradient_may_be_the_gradient_of_a_leaf():
     """y.backward(x.grad): what is written into x.grad on the way does not disturb the rest."""
     x, z = leaf(np.ones((2, 2))), leaf(np.ones((2, 2)))
@@ -109,7 +120,67 @@ def test_gradient_is_zero_where_nothing_flows_and_kept_where_nothing_leads():
     assert values(x.grad, z.grad, apart.grad) == [[0, 0], [1, 2], [9, 9]]
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 15, 16, 40])
+def test_a_gradient_of_many_parts_keeps_few(n):
+    x = leaf([1, 2])
+    with autograd.record():
+        y = nd.concat(*[x * (k + 1) for k in range(n)], dim=0)
+    nd.waitall()
+    with profile() as trace:
+        y.backward()
+    assert values(x.grad) == [[n * (n + 1) / 2] * 2]
+    # Eight parts become one; what is left is summed into `grad`.
+    sums = [task.name for task in trace.operations if task.name in ("add_n", "elemwise_add")]
+    assert len(sums) == -(-(n - 1) // 7)
+
+
+def test_mark_variables():
+    x, z, g, h = nd.ones(2), nd.ones(2), nd.full(2, 5), nd.full(2, 5)
+    autograd.mark_variables(x, g, "add")
+    for marked, expected in (([x, z], [[8, 8], [5, 5]]), ([x], [[3, 3], [5, 5]])):
+        with autograd.record():
+            y = x * z * 3
+        y.backward(retain_graph=True)
+        assert x.grad is g and values(g, h) == expected
+        autograd.mark_variables(marked, [g, h][: len(marked)], ["write", "null"][: len(marked)])
+    assert z.grad is h
+    for gradients, reqs in (([g, nd.ones(3)], "write"), ([g, h], ["add", "sum"]), ([g], "add")):
+        with pytest.raises((MXNetError, ValueError)):
+            autograd.mark_variables([x, z], gradients, reqs)
+
+
 # -- grad ------------------------------------------------------------------------------------------
+
+
+def test_what_grad_returns_is_the_callers_own():
+    a, b = leaf([1, 2]), leaf([3, 4])
+    with autograd.record():
+        y = a + b
+    h = nd.array([5, 6])
+    ga, gb, again = autograd.grad(y, [a, b, a], head_grads=h)
+    ga *= 2
+    assert values(ga, gb, again, h) == [[10, 12], [5, 6], [5, 6], [5, 6]]
+
+
+def test_grad_of_unreachable_and_unmarked_arrays():
+    x, z = leaf([1, 2]), leaf([3.0])
+    with autograd.record():
+        y = x * 2
+    with pytest.raises(MXNetError, match=r"variable 1 of shape \(1,\) is unreachable from"):
+        autograd.grad(y, [x, z], retain_graph=True)
+    with pytest.raises(MXNetError, match=r"variable 0 .* not on the tape; call attach_grad"):
+        autograd.grad(y, [nd.ones(2)])
+
+
+def test_higher_orders():
+    x = leaf([2.0])
+    with autograd.record():
+        y = x**4
+        (first,) = autograd.grad(y, [x], create_graph=True)
+        (second,) = autograd.grad(first, [x], create_graph=True)
+        (third,) = autograd.grad(second, [x], create_graph=True)
+    third.backward()
+    assert values(first, second, third, x.grad) == [[32], [48], [48], [24]]
 
 
 def executed(run) -> int:
@@ -263,6 +334,23 @@ def test_function_is_called_in_the_mode_that_grad_is_told(train):
         y = function(x)
     (g,) = autograd.grad([y], [x], train_mode=train)
     assert function.seen == [(nd.NDArray, (False, train))] and values(g) == [[2, 2]]
+
+
+def test_function_of_np_arrays_is_given_np_arrays():
+    function, x = Noted(), np_arrays.array([1.0, 2.0])
+    x.attach_grad()
+    with autograd.record():
+        y = function(x)
+    y.backward(np_arrays.array([1.0, 3.0]))
+    assert function.seen == [(np_arrays.ndarray, (False, True))] and values(x.grad) == [[2, 6]]
+
+
+def test_a_head_gradient_of_another_shape_is_reshaped():
+    x = leaf([[1], [2]])
+    with autograd.record():
+        y = x * x
+    y.backward(nd.array([1, 10]))
+    assert values(x.grad) == [[[2], [40]]]
 
 
 # -- contexts and threads --------------------------------------------------------------------------
