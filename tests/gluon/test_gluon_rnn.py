@@ -154,6 +154,7 @@ def test_zoneout_keeps_what_was():
         (lambda c, x: c(x[:, 0], [nd.zeros((N + 1, H))]), MXNetError, "state is"),
         (lambda c, x: c(x[:, 0, :2], c.begin_state(N)), MXNetError, "i2h_weight is"),
         (lambda c, x: c.unroll(4, x.astype("float64")), MXNetError, "dtype"),
+        (lambda c, x: ready(rnn.GRU(H, input_size=C))(x[0, 0]), MXNetError, r"\(5,\), need \(T, N"),
         (lambda c, x: rnn.GRU(H, layout="CTN"), AssertionError, "Invalid layout CTN"),
         (lambda c, x: rnn.RNN(H, activation="sigmoid"), KeyError, "rnn_sigmoid"),
         (lambda c, x: rnn.LSTM(H, projection_size=2), TypeError, r"^LSTM\(\): .*'projection_size'"),

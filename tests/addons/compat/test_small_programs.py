@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import small_programs
 from oracle import Oracle
@@ -30,6 +33,10 @@ def test_a_program_tells_what_its_file_says(program, here: Oracle):
 
 def test_the_programs_of_every_file_run():
     assert set(PROGRAMS) > ELSEWHERE
+    tests = Path(__file__).parents[2]
+    for folder, files in small_programs.TESTED_IN.items():
+        text = (tests / folder / f"test_{folder}_programs.py").read_text()
+        assert re.findall(r'programs_of\("(\w+)"\)', text) == [*files]
 
 
 @over("program", PROGRAMS, name=lambda program: program.id)
