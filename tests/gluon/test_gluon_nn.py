@@ -152,6 +152,7 @@ def test_dropout_drops_only_in_training():
         y = net(x).asnumpy()
     assert set(np.unique(y)) == {np.float32(0), np.float32(1 / 0.7)}
     assert abs((y == 0).mean() - 0.3) < 0.02
+    assert nn.Dropout(0, prefix="no_")(mx.sym.var("x")).name.startswith("no_identity")
 
 
 # -- BatchNorm ------------------------------------------------------------------------------------

@@ -284,3 +284,14 @@ def test_modified_cells_are_called_through_their_modifier():
         ready(rnn.RNNCell(2)).unroll(1, x.expand_dims(1), [x, x])
     with pytest.raises(ValueError, match=r"Expecting \(1, 2, 3\), got \(1, 3, 3\)"):
         ready(rnn.RNN(3, input_size=2))(nd.ones((4, 2, 2)), nd.zeros((1, 3, 3)))
+
+
+def test_an_activation_may_be_a_function():
+    x = draw(N, T, C)
+    for kind in (rnn.RNNCell, rnn.LSTMCell):
+        want, got = (
+            ready(kind(H, activation=f, input_size=C)).unroll(T, x, merge_outputs=True)
+            for f in ("tanh", lambda x: x.tanh())
+        )
+        for a, b in zip([want[0], *want[1]], [got[0], *got[1]], strict=True):
+            close(b, a)
