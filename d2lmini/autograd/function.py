@@ -135,7 +135,9 @@ class Function:
             results = [y._alias(None) for y in results]
             FunctionNode(self, inputs, results).enter(results)
             self._saved = ()
-        return results[0] if single else type(result)(results)
+        if single:
+            return results[0]
+        return type(result)(*results) if hasattr(result, "_fields") else type(result)(results)
 
     def forward(self, *inputs: Any) -> Any:
         """Compute the outputs."""
