@@ -73,8 +73,7 @@ def test_each_grad_req_and_what_is_written():
             y = x * z * w
         y.backward()
         assert values(x.grad, z.grad) == [[6], [3 * times]]
-        assert w.grad is None, "the first backward made it a constant"
-        w = leaf([3], "null")
+        assert w.grad is None, "the first backward made it a constant, which no warning tells"
     before, fresh = x.grad, x._node[0]
     assert fresh.fresh and fresh.name == "leaf" and x.grad is before
     fresh.fresh = False
@@ -172,23 +171,40 @@ def test_what_a_node_saved_goes_with_backward(what):
     net.initialize()
     net.hybridize()
     net(nd.ones((1, 2)))
+    used = Parts() if what == "function" else lambda t: t.exp()
     calls: dict[str, Callable] = {
-        "function": lambda t: Parts()(t, t).a,
-        "checkpoint": lambda t: autograd.checkpoint(nd.exp, t),
+        "function": lambda t, f=used: f(t, t).a,
+        "checkpoint": lambda t, f=used: autograd.checkpoint(f, t),
         "op": lambda t: t * t,
         "net": net,
     }
     x = leaf([[1.0, 2.0]])
-    function = calls.pop(what)
     with autograd.record():
         t = x * 2
-        y = function(t)
-    saved, node = weakref.ref(t._chunk), y._node[0]
+        y = calls[what](t)
+    saved, function, node = weakref.ref(t._chunk), weakref.ref(used), y._node[0]
     y.backward()
     engine.waitall()
-    del t
+    del t, used, calls
     gc.collect()
-    assert saved() is None and y._node[0] is node and node.parents is None
+    assert saved() is None and function() is None
+    assert y._node[0] is node and node.parents is None
+
+
+def test_a_walk_that_meets_what_was_used_up_says_so():
+    x, w = leaf([2.0]), leaf([3.0])
+    with autograd.record():
+        a = x * 5
+        y, z = a * 1, a * w
+    y.backward()
+    with pytest.warns(
+        UserWarning, match="no gradient goes through _mul_scalar, because an"
+    ) as told:
+        z.backward()
+    assert "a = x * 5" in str(told[0].message) and len(told) == 1
+    assert values(x.grad, w.grad) == [[5], [10]]
+    with autograd.record():
+        nd.tanh(nd.ones(1)) * w  # constants that were never recorded need no warning
 
 
 def test_what_is_refused_while_recording_says_what_to_do():
