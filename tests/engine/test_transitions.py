@@ -25,9 +25,6 @@ class Vars(dict[str, Var]):
         task.prepare()
         return task
 
-    def name_of(self, variables: tuple[Var, ...]) -> str:
-        return "".join(name for v in variables for name, var in self.items() if var is v)
-
 
 def busy(kind: str) -> Var:
     """A Var that is held, or has a queue, or an error."""

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import d2lmini
 from d2lmini import MXNetError, autograd, nd, sym
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.fusion import Cut, Needs, find_cut
-from d2lmini.graph.ir import Node, constant, topological
+from d2lmini.graph.ir import constant, topological
 from d2lmini.graph.plan import Life, align, arrange
-from d2lmini.graph.typed import GraphError, effects, graph_of, listing, verify
-from d2lmini.ops.core import registry
-from d2lmini.ops.spec import Spec
+from d2lmini.graph.symbolic_trace import FallbackToEager, SymbolicTrace
+from d2lmini.graph.typed import graph_of, listing
 
-x, y, w = sym.var("x"), sym.var("y"), sym.var("w")
+x, y = sym.var("x"), sym.var("y")
 
 
 # -- text ------------------------------------------------------------------------------------------
@@ -67,36 +67,6 @@ def test_where_a_group_is_cut(shape, axis, read, others, cut):
 # -- typed graphs ----------------------------------------------------------------------------------
 
 
-def variable(name: str, *specs: Spec) -> Node:
-    return Node(None, name, specs=specs or (Spec((3,), "float32"),))
-
-
-def call(op: str, *inputs: Node, name: str = "n", **attrs: Any) -> Node:
-    op_ = registry[op]
-    return Node(op_, name, tuple((n, 0) for n in inputs), {**op_.defaults, **attrs},
-                (inputs[0].specs[0],) * max(1, len(inputs) - 2))  # fmt: skip
-
-
-def test_verify_refuses_each_fault_by_name():
-    a, b, two = variable("a"), variable("b"), variable("two", *[Spec((3,), "float32")] * 2)
-    exp, sin = call("exp", a, name="exp"), call("sin", a, name="sin")
-    state = [variable(f"s{i}") for i in range(4)]
-    norm = call("BatchNorm", variable("d", Spec((2, 3), "float32")), *state, name="bn")
-    for inputs, outputs, like, words in [
-        ([two], [(two, 0)], None, "two: a variable is one value"),
-        ([a, b, a], [(exp, 0)], None, "a: two variables have this name"),
-        ([a], [(exp, 0)], [], "outputs: 1 instead of 0"),
-        ([a], [(exp, 1)], None, "exp: has no output 1"),
-        ([a], [(exp, 0)], [(variable("c", Spec((4,), "float32")), 0)],
-         r"exp: is \(3,\) float32, and c was \(4,\) float32"),
-        ([b], [(exp, 0)], None, "a: the variable is not among the inputs"),
-    ]:  # fmt: skip
-        with pytest.raises(GraphError, match=words):
-            verify(inputs, outputs, like)
-    verify([a, b], [(exp, 0), (sin, 0)], [(sin, 0), (exp, 0)])
-    assert norm.specs and effects([(exp, 0)]) == {}
-
-
 def test_a_graph_as_text():
     with sym.NameManager():
         parts = sym.split(x, num_outputs=2, axis=1, name="part")
@@ -131,6 +101,7 @@ def test_what_was_recorded_as_a_symbol():
     nodes = [n.name for n in topological(symbol._entries) if n.op]
     assert nodes[0] == "inner" and nodes[2:] == ["node_1", "node_2", "node_3"]
     assert symbol._entries[0][1] == 1 and not topological(symbol._entries)[-1].specs
+    assert f(a, b, out=parts[0]) is parts[0], "it has a history, but nothing is recorded"
     with autograd.record():
         other = type("F", (autograd.Function,), {"forward": lambda self, x: x * 1})()(a)
     with pytest.raises(MXNetError, match="get_symbol: F is no operation that a Symbol could name"):
@@ -139,7 +110,50 @@ def test_what_was_recorded_as_a_symbol():
         autograd.get_symbol(nd.ones(1))
 
 
-# -- programs --------------------------------------------------------------------------------------
-
-
 # -- traces and the lazy scope ---------------------------------------------------------------------
+
+
+def test_a_trace_refuses_writes_that_others_would_see():
+    array = nd.ones((2,))
+    trace = SymbolicTrace(["a"], [array._spec], shaped=True)
+
+    def written(a: Any) -> Any:
+        b = a * 2
+        c, b = b, b.__iadd__(array)
+        return [b, array, "text"] if c is b else None
+
+    assert trace.run(written)[2] == "text" and trace.outputs == [0, 1, ("text",)]
+    assert trace.symbol.list_arguments() == ["a", "array0"] and not trace.general
+    for refused in (
+        lambda a: a.__iadd__(1),
+        lambda a: a.reshape((1, 2)).__iadd__(1),
+        lambda a: [b := a * 2, b.reshape((1, 2)), b.__iadd__(1)],
+    ):
+        with pytest.raises(FallbackToEager, match=r"x [+]= y, or the like, of an input, of a view"):
+            trace.run(refused)
+
+
+def test_what_a_lazy_scope_records_computes_and_drops():
+    def counts() -> tuple[int, ...]:
+        return scope.recorded, scope.computed, scope.dropped, scope.compiled
+
+    a = nd.ones((2, 3))
+    nd.waitall()
+    with d2lmini.lazy() as scope:
+        b = a + 1
+        c = b * 2
+        assert counts() == (2, 0, 0, 0) and b._chunk.version == 1
+        del c
+        assert counts() == (2, 0, 1, 0)
+        assert b.asnumpy().tolist() == [[2] * 3] * 2 and counts() == (2, 1, 1, 1)
+        assert (b + 1).asnumpy().sum() == 18 and counts() == (3, 2, 1, 1), "the same program again"
+        e = a * 3
+        a += 1
+        assert counts() == (5, 2, 1, 1) and a._chunk.version == 2
+        a[0] = 9  # no pure op: pushed after all that reads and writes `a`
+        assert scope.computed == 4 and e.asnumpy().sum() == 18
+        assert ((a * 2)[1:] + 1).asnumpy().tolist() == [[5] * 3], "a part of what was recorded"
+        with pytest.raises(MXNetError, match="this lazy scope is open already"), scope:
+            pass
+    assert scope.computed + scope.dropped == scope.recorded
+    assert repr(scope).endswith(f"{scope.dropped} dropped, {scope.compiled} programs compiled>")
