@@ -83,23 +83,6 @@ def test_each_grad_req_and_what_is_written():
     assert fresh.fresh and z._node[0].fresh and values(x.grad) == [[2]]
 
 
-def test_mark_variables_takes_one_or_several():
-    x, z = nd.array([1]), nd.array([2])
-    autograd.mark_variables(x, nd.zeros(1), "add")
-    autograd.mark_variables([z], [nd.array([9])], ["write"])
-    for _ in range(2):
-        with autograd.record():
-            y = x * z
-        y.backward()
-    assert values(x.grad, z.grad) == [[4], [1]]
-    with pytest.raises(ValueError, match="grad_req is 'write', 'add' or 'null', got 'sum'"):
-        autograd.mark_variables(x, nd.zeros(1), "sum")
-    with pytest.raises(MXNetError, match=r"must be like it, got Spec\(\(2,\)"):
-        autograd.mark_variables(x, nd.zeros(2))
-    with pytest.raises(ValueError, match="shorter"):
-        autograd.mark_variables([x, z], [nd.zeros(1)])
-
-
 # -- grad ------------------------------------------------------------------------------------------
 
 

@@ -1,18 +1,15 @@
-"""What the engines do seldom: call helpers, drop the work of a parent, end with a task running."""
+"""What the engines do seldom: call helpers, drop a parent's work, end while a task runs, print."""
 
 from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from worlds import all_asleep, until
 
 from d2lmini import MXNetError, engine
 from d2lmini.engine import core
-from d2lmini.engine.core import FunctionTask, Task
-from d2lmini.engine.stepped_engine import LINK_BYTES_PER_US, duration_of, predict_us
 
 
 def test_a_fork_drops_the_tasks_of_the_parent():
@@ -30,9 +27,6 @@ def test_a_fork_drops_the_tasks_of_the_parent():
         engine.push(int, writes=[b], name="third")
         assert list(s.operations) == [3], "the numbers go on"
         engine.waitall()
-
-
-# -- workers ---------------------------------------------------------------------------------------
 
 
 def test_idle_workers_are_called_to_help():
@@ -76,31 +70,17 @@ def test_a_process_that_ends_stops_what_runs():
         engine.waitall()
 
 
-# -- the stepped engine's durations ----------------------------------------------------------------
-
-
-class Copy(Task):
-    lane = "in"
-    bytes_moved: Any = 24_000
-
-    def footprint(self) -> Any:
-        moved = SimpleNamespace(nbytes=self.bytes_moved)
-        return None if self.bytes_moved is None else lambda: moved
-
-
-def test_the_duration_of_a_task():
-    known, unknown = (FunctionTask(int, "f", (), (), predicted_us=us) for us in (7.0, 1e9))
-    assert (predict_us(known), predict_us(unknown)) == (7, 100) and LINK_BYTES_PER_US == 12_000
-    copy = Copy("copy", (), ())
-    assert predict_us(copy) == 12
-    copy.lane = "compute"  # type: ignore[misc]
-    assert predict_us(copy) == 100
-    nothing = type("Nothing", (Copy,), {"bytes_moved": None})("copy", (), ())
-    assert predict_us(nothing) == 100
-    assert duration_of(0)(known) == 0.0 and type(duration_of(3)(known)) is float
-    for bad in (-1, float("inf"), float("nan"), "2", None):
-        with pytest.raises(ValueError, match=f"times: f takes 0 or more microseconds, got {bad!r}"):
-            duration_of(lambda task, bad=bad: bad)(known)
-    for bad in (True, "slow", [1]):
-        with pytest.raises(TypeError, match="times is microseconds"):
-            duration_of(bad)
+def test_the_table_of_a_stepped_engine():
+    with engine.stepped(times={"fails": 5}, workers=1) as s:
+        a = engine.new_var()
+        engine.push(lambda: 1 / 0, writes=[a], name="fails")
+        engine.push(int, reads=[a], name="reads")
+        s.step(), s.step(), s.step()
+        assert str(s).splitlines() == [
+            "5 us: 1 failed, 1 running", "1 fails  failed   cpu  0 to 5 us",
+            "2 reads  running  cpu  since 5 us",
+        ]  # fmt: skip
+        s.run()
+        assert s.steps == 4 and s.now_us == 5, "a task that is skipped takes no time"
+        with pytest.raises(MXNetError, match="fails: ZeroDivisionError"):
+            engine.wait_for_var(a)

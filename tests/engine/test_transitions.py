@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from d2lmini import cpu
 from d2lmini.engine import core
-from d2lmini.engine.budget import WeightedVar
 from d2lmini.engine.core import Task, Var
 from d2lmini.engine.failure import Failure
 
@@ -53,16 +51,6 @@ def test_what_may_pass_without_queueing(kind):
         assert (variables["c"].version == 1) is (passes and "c" in writes)
 
 
-def test_what_passes_fills_memory_and_counts_its_steps():
-    class ThreeSteps(Task):
-        version_step = 3
-
-    empty, memory = WeightedVar(0), WeightedVar(8)
-    assert core.passes_through(ThreeSteps("t", (), (empty, memory)))
-    assert memory.filled and not hasattr(empty, "filled")
-    assert (empty.version, memory.version) == (3, 3)
-
-
 def test_mend_finishes_what_was_interrupted():
     variables = Vars()
     a, b = variables["a"], variables["b"]
@@ -81,13 +69,3 @@ def test_mend_finishes_what_was_interrupted():
     assert core.mend([a, b]) == [reader] or reader in a.readers
     core.forget(a)
     assert a.idle and not core.holds(reader, a) and core.mend([a]) == []
-
-
-def test_what_a_task_is_unless_it_says_otherwise():
-    a, b = Var(), Var()
-    task = Task("name", (a,), (a, b))
-    assert (task.ctx, task.lane, task.priority, task.predicted_us) == (cpu(), "compute", 0, 1e9)
-    assert task.keeps(a) and not task.keeps(b), "a result is not kept, a change is"
-    assert task.multi_step and not task.defers and not task.atomic and not task.preserves_old
-    assert task.callee is None and task.footprint() is None and task.cancelled is None
-    assert (task.waits, task.site, task.failures, repr(task)) == (0, None, None, "<task name>")

@@ -12,30 +12,10 @@ from d2lmini import MXNetError, autograd, nd, sym
 from d2lmini.graph.cached_op import CachedOp
 from d2lmini.graph.fusion import Cut, Needs, find_cut
 from d2lmini.graph.ir import constant, topological
-from d2lmini.graph.plan import Life, align, arrange
 from d2lmini.graph.symbolic_trace import FallbackToEager, SymbolicTrace
 from d2lmini.graph.typed import graph_of, listing
 
 x, y = sym.var("x"), sym.var("y")
-
-
-# -- text ------------------------------------------------------------------------------------------
-
-
-# -- memory ----------------------------------------------------------------------------------------
-
-
-def test_the_plan_puts_the_largest_first_into_the_lowest_gap():
-    lives = [Life("a", 100, 0, 1), Life("b", 300, 1, 2), Life("c", 64, 2, 3), Life("d", 65, 0, 3),
-             Life("e", 0, 1, 1), Life("f", 100, 2, 2)]  # fmt: skip
-    plan = arrange(lives)
-    assert plan.offsets == [320, 0, 576, 448, 0, 320]
-    assert (plan.nbytes, plan.separately) == (640, 629)
-    assert arrange([]).nbytes == 0 and str(arrange([])) == "0 bytes in place of 0"
-    assert [align(n) for n in (0, 1, 63, 64, 65)] == [0, 64, 64, 64, 128]
-    a = Life("a", 1, 2, 4)
-    meets = [a.meets(Life("b", 1, begin, begin + 1)) for begin in range(6)]
-    assert meets == [False, True, True, True, True, False]
 
 
 # -- groups ----------------------------------------------------------------------------------------
