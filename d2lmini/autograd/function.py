@@ -135,7 +135,8 @@ class Function:
             results = [y._alias(None) for y in results]
             FunctionNode(self, inputs, results).enter(results)
             self._saved = ()
-        return results[0] if single else type(result)(results)
+        # A named tuple takes its parts one by one, or all by `_make`.
+        return results[0] if single else getattr(result, "_make", type(result))(results)
 
     def forward(self, *inputs: Any) -> Any:
         """Compute the outputs."""

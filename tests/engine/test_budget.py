@@ -15,7 +15,9 @@ from invariants import check_invariants
 from worlds import MB, Array, fill, until
 
 from d2lmini import engine
-from d2lmini.engine import core
+from d2lmini.engine import budget, core
+from d2lmini.engine.budget import Budget, ByteAccount, Handle, WeightedVar
+from d2lmini.engine.core import Task
 
 
 @pytest.fixture
@@ -156,3 +158,50 @@ def test_the_books_agree_with_a_count_from_scratch(seed: int):
             world.step.release()
         engine.waitall()
         assert engine.stats().pending_bytes == 0
+
+
+# -- the counts, without an engine ----------------------------------------------------------------
+
+
+class Memory(WeightedVar):
+    """Memory of a device whose account is given."""
+
+    def __init__(self, nbytes: int, account: ByteAccount):
+        super().__init__(nbytes)
+        self.pool = account
+
+
+def task_of(reads: tuple = (), writes: tuple = ()) -> Task:
+    task = Task("t", reads, writes)
+    task.prepare()
+    return task
+
+
+def test_what_counts_as_pending():
+    books, account = Budget(1000), ByteAccount()
+    a, b, tag = Memory(100, account), Memory(10, account), WeightedVar(0)
+
+    def counts() -> tuple[int, int, int]:
+        return books.pending, account.pending, books.peak
+
+    make, use = task_of((tag,), (a, tag)), task_of((a, tag), (b,))
+    books.pin(make)
+    books.pin(make)
+    assert counts() == (100, 100, 100)
+    books.pin(use)
+    assert counts() == (110, 110, 110)
+    books.unpin(make)  # its contents are there, and there is a handle
+    books.unpin(make)
+    assert counts() == (10, 10, 110)
+    handle = Handle(a)
+    del handle
+    books.drain()  # only the queue uses it now
+    assert counts() == (110, 110, 110)
+    books.unpin(use)
+    assert counts() == (0, 0, 110) and b.filled and not a.pins
+    again = task_of((b,), ())
+    books.pin(again)  # filled and held: nothing to count
+    assert counts() == (0, 0, 110) and b.pins == {again}
+    unused = Handle(Memory(5, account))
+    del unused
+    assert not budget._dropped, "nothing is queued, so nothing changes"

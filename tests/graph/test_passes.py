@@ -185,6 +185,21 @@ def test_reads_before_and_after_a_change_are_two(states):
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_rewriting_that_would_lose_or_move_a_change_is_not_done(states):
+    data, mean = traced((1, 3)), states[2]
+    total = mean.expand_dims(axis=0).sin() + norm(data, states).exp()
+    outputs = [total._entry]
+    (add, _) = total._entry
+    read = (mean.expand_dims(axis=0) * 2)._entry
+    for op, value in [
+        ("exp", data._entry),  # nothing would change the mean any more
+        ("exp", read),  # the mean would be read later
+        (add.op.name, passes.call(add.op, add.inputs[::-1], add)),  # and before it is changed
+    ]:
+        after = passes.rewritten(outputs, lambda n, op=op, v=value: v if n.op.name == op else None)
+        assert after == outputs
+
+
 # -- verify ----------------------------------------------------------------------------------------
 
 
@@ -192,7 +207,8 @@ def test_verify_names_the_node_that_is_wrong():
     v = traced((2, 3))
     node = v._entry[0]
     exp = v.exp()._entry[0]
-    other = traced((2, 3), name="other")._entry
+    other = traced((2, 4), name="other")._entry
+    two = Node(None, "two", specs=(Spec((2,), "float32"),) * 2)
     drop = registry["Dropout"](v, p=0.5)._entry[0]
 
     def like(node, **changes):
@@ -221,10 +237,17 @@ def test_verify_names_the_node_that_is_wrong():
             r"rng=keys\[-1\] is no key that a call has",
         ),
         ([node], twice, "bad: draws with the key of first"),
+        ([two], [(two, 0)], "two: a variable is one value"),
     ]
     for known, outputs, message in faults:
         with pytest.raises(GraphError, match=message):
             verify(known, outputs)
+    for like_this, message in [
+        ([], "outputs: 1 instead of 0"),
+        ([other], r"exp.* is .*, and other was"),
+    ]:
+        with pytest.raises(GraphError, match=message):
+            verify([node], [(exp, 0)], like_this)
     verify([node, other[0]], [(exp, 0), (half, 2), other])
 
 
