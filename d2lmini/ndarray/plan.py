@@ -67,9 +67,10 @@ class CallPlan:
         self.inputs = inputs = tuple(inputs)
         self.attrs = attrs
         self.outputs = outputs = tuple(as_specs(infer(op, inputs, attrs)))
-        cost = op.cost(inputs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
+        flops = op.count_flops(inputs, outputs, attrs)
+        nbytes = sum([spec.nbytes for spec in inputs + outputs])
         rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
-        self.predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
+        self.predicted_us = CALL_US + max(flops / rate, nbytes / BYTES_PER_US)
         self.compute = kernel_for(op, "cpu", inputs, outputs)
         self.tiny = all([spec.nbytes < SMALL for spec in outputs])
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)

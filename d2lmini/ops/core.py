@@ -459,9 +459,10 @@ class Op(Facts):
     def count_flops(
         self, inputs: Sequence[Spec], outputs: Sequence[Spec], attrs: dict[str, Any]
     ) -> float:
-        """Predicted FLOPs of a call."""
+        """Predicted FLOPs of a call. attrs: the op's own count, and defaults where it has none."""
         if callable(self.flops):
-            return float(self.flops(*inputs, out=outputs[0], **{**self.defaults, **attrs}))
+            own = {k: attrs[k] if k in attrs else self.defaults[k] for k in self.attr_names}
+            return float(self.flops(*inputs, out=outputs[0], **own))
         return float(self.flops * sum([spec.size for spec in outputs]))
 
     def __reduce__(self) -> tuple:
