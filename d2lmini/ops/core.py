@@ -415,7 +415,8 @@ class Op(Facts):
         for name, value in kwargs.items():
             if name not in self.attr_names:
                 if name in self.left_out:
-                    if value in (None, False, "None", "False"):  # as MXNet's layers say it
+                    is_plain = not isinstance(value, (Value, np.ndarray))  # these compare otherwise
+                    if is_plain and value in (None, False, "None", "False"):  # as MXNet's layers
                         continue
                     raise self._misused(f"argument {name!r} is left out of d2lmini")
                 # As in MXNet, an op without attributes reads none: nd.exp(x, axis=1) is nd.exp(x).
