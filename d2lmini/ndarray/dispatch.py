@@ -140,7 +140,9 @@ def apply(
                 if not inlined & 63:
                     pool.review()
                 if watched:
-                    plan = plan or plan_of(op, tuple(x._spec for x in inputs), attrs)
+                    if plan is None:  # the same for every number
+                        specs = [x._spec for x in inputs]
+                        plan = plan_of(op, specs, attrs and {"scalar": 1})
                     _tell(plan, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
