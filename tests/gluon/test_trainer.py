@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from listeners import Pushes
 
 from d2lmini import MXNetError, autograd, cpu, gluon, nd, optimizer
 from d2lmini.base import instrument
@@ -61,18 +62,6 @@ def test_optimizer_objects_and_names():
 
 
 # -- what it costs -------------------------------------------------------------------------------
-
-
-class Pushes(instrument.Instrument):
-    def __init__(self):
-        self.names: list[str] = []
-        self.waits: list[str] = []
-
-    def push(self, task):
-        self.names.append(task.name)
-
-    def wait(self, kind, target, site, begin_ns, end_ns):
-        self.waits.append(kind)
 
 
 @pytest.mark.parametrize("name", ["sgd", "nag", "adam", "rmsprop", "adagrad", "adadelta", "ftrl"])
