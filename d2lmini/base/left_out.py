@@ -46,13 +46,13 @@ LEFT_OUT = {
     "as few programs use it": """
         IdentityAttachKLSparseReg SVMOutput BatchNormWithReLU count_sketch fft ifft hawkesll
         interleaved_matmul_* rand_zipfian optimize_for get_backend_symbol as_np_ndarray
-        set_gradient_compression compression_params get_operator_support
-        replace_file LRN SoftmaxActivation *RegressionOutput quadratic Nadam LARS PCC
-        PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao *syrk *trmm *maketrian
-        *extracttrian Orthogonal CIFAR100
-        list_loss_output_functions list_lp16_* list_fp32_ops list_conditional_fp32_ops
-        list_widest_type_cast DataLoaderV1 MXDataIter TestStore KVStoreBase
-        convert_bucketing_module adagrad_update gs_retain *contrib.*uniform bfloat16""",
+        set_gradient_compression compression_params get_operator_support projection_size
+        h2r_weight_initializer state_clip_* replace_file LRN SoftmaxActivation *RegressionOutput
+        quadratic Nadam LARS PCC PearsonCorrelation optimizer.Test *.optimizer.Test khatri_rao
+        *syrk *trmm *maketrian *extracttrian Orthogonal CIFAR100 list_loss_output_functions
+        list_lp16_* list_fp32_ops list_conditional_fp32_ops list_widest_type_cast DataLoaderV1
+        MXDataIter TestStore KVStoreBase convert_bucketing_module adagrad_update gs_retain
+        *contrib.*uniform bfloat16""",
     "optimizer.Adam does it, but for weight decay apart from the gradient": """
         adamw_update mp_adamw_update""",
     "as are monitors; Block.register_forward_hook shows the outputs of a layer":

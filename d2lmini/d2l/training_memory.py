@@ -240,7 +240,7 @@ def _arena_bytes(net: Any, ctx: Context) -> int:
     """The memory that compiled programs of the net keep between calls."""
     found: list[Any] = []
     net.apply(lambda block: found.append(vars(block).get("forward")))
-    return sum(forward.kept.arenas(ctx).nbytes for forward in found if hasattr(forward, "kept"))
+    return sum(forward.cache.arenas(ctx).nbytes for forward in found if hasattr(forward, "cache"))
 
 
 def _nbytes(nested: Any) -> int:

@@ -108,7 +108,7 @@ class DeviceProgram:
         self.form = form
         self.ctx = ctx
         self.kind: Any = loaders["np.ndarray"]() if trace.is_np else NDArray
-        self.op = CachedOp(trace.symbol, net.flags, name, net.kept, trace)
+        self.op = CachedOp(trace.symbol, net.flags, name, net.cache, trace)
         positions = {node: i for i, node in enumerate(self.op.variables)}
         self.places = [None if node is None else positions.get(node) for node in trace.inputs]
         self.place: Any = self.places[0]
@@ -182,7 +182,7 @@ class HybridCache:
     def __init__(self, block: Any, flags: Any = ()):
         self._block = weakref.ref(block)
         self.flags = flags
-        self.kept = ProgramCache(CachedOp.flag(flags, "static_alloc"))
+        self.cache = ProgramCache(CachedOp.flag(flags, "static_alloc"))
         self.placed: dict[Any, DeviceProgram] = {}
         self.first: SymbolicTrace | None = None  # for `export`
         self.form: Any = None  # nesting of its inputs
@@ -283,7 +283,7 @@ class HybridCache:
             if self.first is None:
                 self.first, self.form = trace, form
             for other, program in list(self.placed.items()):
-                if not self.kept.of(program.op.mark) and not program.trace.general:
+                if not self.cache.of(program.op.mark) and not program.trace.general:
                     del self.placed[other]  # its programs were unused for long
             self.placed[ctx if trace.general else key] = found
             if trace.general:
@@ -307,7 +307,7 @@ class HybridCache:
         """All programs: for each kind of input the forward program, then the backward ones."""
         found = Programs()
         for placed in list(self.placed.values()):
-            for kind in self.kept.of(placed.op.mark):
+            for kind in self.cache.of(placed.op.mark):
                 found.append(kind.forward)
                 found += [backward.program for backward in list(kind._backward.values())]
         return found

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 from d2lmini import addons, symbol
 from d2lmini import ndarray as nd
-from d2lmini.base import LeftOut, MXNetError
+from d2lmini.base import LeftOut, MXNetError, explain_left_out
 from d2lmini.base.families import Declared
 from d2lmini.gluon.block import Block
 from d2lmini.gluon.compiled import HybridCache, Programs, complete_shapes, flatten, regroup
@@ -291,7 +291,8 @@ class Layer(Declared, HybridBlock):
         _, more = self._take(args, kwargs)
         if unknown := more.keys() - {"prefix", "params"}:
             name, word = type(self).__name__, min(unknown)
-            raise TypeError(f"{name}(): got an unexpected keyword argument {word!r}")
+            text = f"{name}(): got an unexpected keyword argument {word!r}"
+            raise TypeError(explain_left_out(f"{name}.{word}") or text)
         super().__init__(**more)
         with self.name_scope():
             self._build()

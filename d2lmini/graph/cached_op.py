@@ -67,7 +67,7 @@ from d2lmini.ops.core import modes
 from d2lmini.symbol import Symbol
 from d2lmini.symbol.infer import evaluate
 
-# -- which programs are kept -----------------------------------------------------------------------
+# -- which programs are cached ---------------------------------------------------------------------
 
 #: The programs of one net take about so many bytes at most.
 MOST_BYTES = 64 << 20
@@ -123,19 +123,19 @@ class CachedOp:
     states as they are met, `list_inputs`). `flags` are those of `hybridize`, as a dict or as pairs:
     with static_alloc the memory for intermediate results is kept from call to call, with
     static_shape too calls on a GPU are replayed (`cuda.launches`). CachedOps of one net share
-    `kept`. trace: the trace that the symbol is from, which knows what draws.
+    `cache`. trace: the trace that the symbol is from, which knows what draws.
 
     Several threads may call it: what a call goes by are pairs and tuples that are replaced as a
     whole, of which it reads each once."""
 
     def __init__(
         self, symbol: Symbol, flags: Any = (), name: str = "cached_op",
-        kept: ProgramCache | None = None, trace: SymbolicTrace | None = None,
+        cache: ProgramCache | None = None, trace: SymbolicTrace | None = None,
     ):  # fmt: skip
         self.symbol = symbol
         self.name = name
         self.flags = dict(flags)
-        self.kept = kept or ProgramCache(self.flag(flags, "static_alloc"))
+        self.cache = cache or ProgramCache(self.flag(flags, "static_alloc"))
         self.variables = variables_of(symbol._entries)
         if trace is None:
             trace = SymbolicTrace((), (), False)
@@ -199,14 +199,14 @@ class CachedOp:
         specs, asked, training, ctx = kind
         needs = tuple(asked) if asked and True in asked else ()
         key = (self.mark, *specs, needs, training, ctx)
-        self.kept.get(self._last[2])  # it was used since it was found
-        compiled = self.kept.get(key)
+        self.cache.get(self._last[2])  # it was used since it was found
+        compiled = self.cache.get(key)
         if compiled is None:
             with one_at_a_time():
-                compiled = self.kept.get(key)
+                compiled = self.cache.get(key)
                 if compiled is None:
                     compiled = self._compile(inputs, needs, ctx)
-                    self.kept.add(key, compiled)
+                    self.cache.add(key, compiled)
         self._last = kind, compiled, key
         return compiled
 
@@ -242,7 +242,7 @@ class Compiled:
         needs: tuple[bool | None, ...], ctx: Context,
     ):  # fmt: skip
         self.name, self.trace, self.ctx = of.name, of.trace, ctx
-        self.arenas = of.kept.arenas(ctx)
+        self.arenas = of.cache.arenas(ctx)
         self.static = all(of.flag(of.flags, name) for name in ("static_alloc", "static_shape"))
         self.variables = variables
         self.training = modes.training

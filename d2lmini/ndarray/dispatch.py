@@ -140,7 +140,8 @@ def apply(
                 if not inlined & 63:
                     pool.review()
                 if watched:
-                    plan = plan or plan_of(op, tuple(x._spec for x in inputs), attrs)
+                    # One plan for all numbers.
+                    plan = plan or plan_of(op, [x._spec for x in inputs], attrs and {"scalar": 1})
                     _tell(plan, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)
@@ -155,16 +156,6 @@ def apply(
                 autograd.record_op(op, inputs, attrs, [array])
             break
     return array
-
-
-def apply_with_casts(
-    op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None, ctx: Context | None = None
-) -> Any:
-    """`apply` in mixed precision: `NDArray._apply` while `contrib.amp` is on. So `apply` itself has
-    no branch for it."""
-    if modes.casting is not None:  # None in gradient rules
-        inputs = modes.casting(op, inputs, attrs)
-    return apply(op, inputs, attrs, out, ctx)
 
 
 def apply_any(

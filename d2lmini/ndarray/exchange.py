@@ -87,14 +87,6 @@ class Transfer(Task):
         device_of(self.ctx).copy(target, source)
 
 
-def upload(array: np.ndarray, ctx: Context) -> Any:
-    """A new NDArray on a device other than the CPU, from a host array that does not change."""
-    spec = Spec(array.shape, array.dtype)
-    result = wrap(Chunk(pool_of(ctx), spec.nbytes), spec, ctx)
-    engine.current.push(Transfer(array, cpu(), (result._chunk, None, spec), ctx))
-    return result
-
-
 def read(x: Any, by: str) -> np.ndarray:
     """A NumPy copy of an array on a device; waits, recorded as `by` in the ledger."""
     check_there((x._chunk,))
@@ -108,13 +100,13 @@ def read(x: Any, by: str) -> np.ndarray:
 def copyto(source: Any, target: Any) -> Any:
     """Copy `source` into an NDArray, or to a context; see NDArray.copyto. Between devices the dtype
     is converted before the transfer."""
+    spec = source._spec
     if isinstance(target, Context):
-        spec = source._spec
         chunk = Chunk(pool_of(target), spec.nbytes)  # a missing device is an error here
         target = wrap(chunk, spec, target, kind=type(source))
     if not isinstance(target, dispatch.Array):
         raise TypeError(f"copyto: expected an NDArray or a Context, got {type(target).__name__}")
-    if target._spec.shape != source._spec.shape:
+    if target._spec.shape != spec.shape:
         raise MXNetError(f"copyto: source has shape {source.shape}, target {target.shape}")
     if target._chunk is source._chunk and target._offset == source._offset:
         return target  # the same memory
@@ -123,8 +115,7 @@ def copyto(source: Any, target: Any) -> Any:
     if here is there or (here.is_cpu and there.is_cpu):
         apply(op, (source,), op.bound(dtype=dtype), target)
         return target
-    if source._spec.dtype != dtype:
-        source = source.astype(dtype)
+    source = source.astype(dtype, copy=False)
     check_there((source._chunk, target._chunk))
     whole = target._offset is None
     if modes.recording:
@@ -149,19 +140,23 @@ _CUDA = 2
 
 def from_array(array: np.ndarray, ctx: Context, adopt: bool = False) -> Any:
     """A new NDArray with the contents of `array`: a copy, or the same memory if `adopt` and the
-    memory is writable and in C order."""
+    memory is writable and in C order. A device other than the CPU gets a copy later: with `adopt`
+    of what `array` holds then."""
     array = np.asarray(array)  # a subclass becomes a plain array
-    if not ctx.is_cpu:
-        return upload(array if adopt else array.copy(), ctx)
     spec = Spec(array.shape, array.dtype)
     chunk = Chunk(pool_of(ctx), spec.nbytes)
+    result = wrap(chunk, spec, ctx)
+    if not ctx.is_cpu:
+        source = array if adopt else array.copy()
+        engine.current.push(Transfer(source, cpu(), (chunk, None, spec), ctx))
+        return result
     if adopt and chunk.pool.adopts and array.flags.carray:
         chunk.adopt(array)
     else:
         np.copyto(chunk.allocate(spec.shape, spec.dtype), array)
     if chunk.weight:
         chunk.filled = True
-    return wrap(chunk, spec, ctx)
+    return result
 
 
 def to_dlpack(x: Any, **options: Any) -> Any:

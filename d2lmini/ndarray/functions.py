@@ -128,8 +128,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     ctx = ctx or current_context()
     if isinstance(source_array, NDArray):
         source_array = source_array.as_nd_ndarray()
-        result = source_array.astype(dtype or source_array.dtype)
-        return result if result.context == ctx else result.copyto(ctx)
+        return source_array.astype(dtype or source_array.dtype).as_in_context(ctx)
     dtype = as_dtype(dtype, "float32")
     try:
         values = np.asarray(source_array, dtype=dtype)

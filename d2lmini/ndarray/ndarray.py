@@ -72,7 +72,6 @@ class NDArray(Typed, Fluent):
         return self._ctx
 
     ctx = context
-    device = context
 
     # -- waiting -----------------------------------------------------------------------------------
 
@@ -275,7 +274,6 @@ class NDArray(Typed, Fluent):
         return self if self._ctx == context else self.copyto(context)
 
     as_in_ctx = as_in_context
-    to_device = as_in_context
 
     def tostype(self, stype: str) -> NDArray:
         """A copy, for the only storage type 'default'; MXNetError for sparse types."""

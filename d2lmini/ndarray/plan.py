@@ -67,9 +67,10 @@ class CallPlan:
         self.inputs = inputs = tuple(inputs)
         self.attrs = attrs
         self.outputs = outputs = tuple(as_specs(infer(op, inputs, attrs)))
-        cost = op.cost(inputs, outputs, **{k: attrs[k] for k in op.attr_names if k in attrs})
+        flops = op.count_flops(inputs, outputs, attrs)
+        nbytes = sum([spec.nbytes for spec in inputs + outputs])
         rate = PRODUCT_FLOPS_PER_US if callable(op.flops) else FLOPS_PER_US
-        self.predicted_us = CALL_US + max(cost.flops / rate, cost.nbytes / BYTES_PER_US)
+        self.predicted_us = CALL_US + max(flops / rate, nbytes / BYTES_PER_US)
         self.compute = kernel_for(op, "cpu", inputs, outputs)
         self.tiny = all([spec.nbytes < SMALL for spec in outputs])
         self.simple = op.simple and len(outputs) == 1 and (self.tiny or op.takes_out)
@@ -135,18 +136,12 @@ def plan_of(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> CallPlan:
     """The plan of a call; MXNetError, prefixed with the op's name, if the call is invalid.
 
     Attributes that the op caches are identified by their number, which is fast; others by their
-    values. For an op without outputs the attributes cannot affect the plan, except for the ops that
-    an optimizer runs; so its plan is found again at the next step, although the learning rates
-    differ."""
+    values (`_key_of`)."""
     inputs = tuple([spec.number for spec in specs])
     kept = (attrs.number, *inputs) if type(attrs) is Bound else None
     plan: CallPlan | None = op.plans.get(kept) if kept else None
     if plan is not None:
         return plan
-    if op.outputs == 0:
-        if "steps" in attrs:
-            inputs += tuple([step.op for step in attrs["steps"]])
-        return op.plans.get(inputs) or _keep(op, inputs, CallPlan(op, specs, attrs))
     key = _key_of(op, inputs, attrs)
     try:
         plan = op.plans.get(key)
@@ -159,7 +154,13 @@ def plan_of(op: Op, specs: Sequence[Spec], attrs: dict[str, Any]) -> CallPlan:
 
 def _key_of(op: Op, inputs: Sequence[int], attrs: dict[str, Any]) -> tuple:
     """The key of a plan. Values have their types beside them, for 1, 1.0 and True are equal but
-    differ in meaning; and where there is a zero their texts, for so do 0.0 and -0.0."""
+    differ in meaning; and where there is a zero their texts, for so do 0.0 and -0.0.
+
+    For an op without outputs the attributes cannot affect the plan, except for the ops that an
+    optimizer runs; so its plan is found again at the next step, although the learning rates differ.
+    """
+    if op.outputs == 0:
+        return *inputs, *[step.op for step in attrs.get("steps", ())]
     values = attrs.values()
     key = *inputs, *values, *map(type, values)
     return (*key, *map(str, values)) if op.signed_zeros and 0 in values else key

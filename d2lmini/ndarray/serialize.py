@@ -101,25 +101,19 @@ def _chunks(arrays: Sequence[Entry], names: Sequence[str]) -> Iterator[bytes | m
     version = _V3 if is_np_shape() or any(array.ndim == 0 for array, _ in arrays) else _V2
     yield struct.pack("<QQQ", _LIST_MAGIC, 0, len(arrays))
     for array, device in arrays:
-        yield from _record(array, device, version)
+        flag = flag_of(array.dtype)
+        if flag is None:
+            known = ", ".join(map(str, DTYPES))
+            raise MXNetError(f"save: an array is {array.dtype}; cast it to one of {known}")
+        head = struct.pack("<IiI", version, _DENSE, array.ndim)
+        dims = struct.pack(f"<{array.ndim}q", *array.shape)
+        yield head + dims + struct.pack("<iii", *device, flag)
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        yield little.reshape(-1).view(np.uint8).data
     yield struct.pack("<Q", len(names))
     for name in names:
         raw = name.encode()
         yield struct.pack("<Q", len(raw)) + raw
-
-
-def _record(
-    array: np.ndarray, device: tuple[int, int], version: int
-) -> Iterator[bytes | memoryview]:
-    flag = flag_of(array.dtype)
-    if flag is None:
-        known = ", ".join(map(str, DTYPES))
-        raise MXNetError(f"save: an array is {array.dtype}; cast it to one of {known}")
-    head = struct.pack("<IiI", version, _DENSE, array.ndim)
-    dims = struct.pack(f"<{array.ndim}q", *array.shape)
-    yield head + dims + struct.pack("<iii", *device, flag)
-    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    yield little.reshape(-1).view(np.uint8).data
 
 
 # ---- reading

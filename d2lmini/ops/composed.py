@@ -80,7 +80,9 @@ class FormulaValue(Typed, Fluent):
 
     def reshape(self, *shape: Any) -> Any:
         """The elements in another shape; see the op."""
-        return registry["reshape"](self, shape[0] if len(shape) == 1 else shape)
+        target = shape[0] if len(shape) == 1 else shape
+        # Not bound by a call: a formula's shapes need no check, and differ in each call.
+        return self._apply(registry["reshape"], (self,), {"shape": target, "reverse": False})
 
     def expand_dims(self, axis: int) -> Any:
         """A new axis of size 1."""
@@ -123,7 +125,7 @@ class Local(FormulaValue):
             return found[0] if len(found) == 1 else found
         if op.formula is not None:
             return op.formula(*inputs, **attrs)
-        kernel = op.kernel_for(kind_of(xp))
+        kernel = op.compute if xp is np else op.kernel_for(kind_of(xp))
         is_map = xp is np and op.pointwise and op.takes_out
         if is_map and any([a.size >= BLOCKED for a in arrays]):
             # Fresh memory takes longer than the kernel.
@@ -169,7 +171,7 @@ class Taped(FormulaValue):
     """A value whose history is recorded.
 
     value  the recorded value: an array or a Symbol
-    tape   the calls so far, as (op, inputs, attributes, outputs)
+    tape   the calls so far, as (op, inputs, their values, attributes, outputs)
     leads  the value depends on an input whose gradient is wanted
     g      parts of its gradient
     """
@@ -198,7 +200,7 @@ class Taped(FormulaValue):
         leads = op.rule is not None and any([x is not None and x.leads for x in inputs])
         outputs = [Taped(y, tape, leads) for y in (found if isinstance(found, list) else [found])]
         if leads:
-            tape.append((op, inputs, attrs, outputs))
+            tape.append((op, inputs, plain, attrs, outputs))
         return outputs if isinstance(found, list) else outputs[0]
 
 
@@ -211,12 +213,11 @@ def pull_back(
     for y, g in zip(results_of(op, sources, attrs), gs):
         y.g.append(g)
     while tape:
-        called, values, own, outputs = tape.pop()
+        called, values, plain, own, outputs = tape.pop()
         parts = [total(y.g) for y in outputs]
-        if all(part is None for part in parts):
+        if all([part is None for part in parts]):
             continue
         needs = [x is not None and x.leads for x in values]
-        plain = [None if x is None else x.value for x in values]
         saved = called.saved_of(plain, [y.value for y in outputs])
         whole = [y.value.zeros_like() if g is None else g for y, g in zip(outputs, parts)]
         g = parts[0] if len(parts) == 1 else whole

@@ -415,7 +415,8 @@ class Op(Facts):
         for name, value in kwargs.items():
             if name not in self.attr_names:
                 if name in self.left_out:
-                    if value in (None, False, "None", "False"):  # as MXNet's layers say it
+                    is_plain = not isinstance(value, (Value, np.ndarray))  # these compare otherwise
+                    if is_plain and value in (None, False, "None", "False"):  # as MXNet's layers
                         continue
                     raise self._misused(f"argument {name!r} is left out of d2lmini")
                 # As in MXNet, an op without attributes reads none: nd.exp(x, axis=1) is nd.exp(x).
@@ -459,9 +460,10 @@ class Op(Facts):
     def count_flops(
         self, inputs: Sequence[Spec], outputs: Sequence[Spec], attrs: dict[str, Any]
     ) -> float:
-        """Predicted FLOPs of a call."""
+        """Predicted FLOPs of a call. attrs: the op's own count, and defaults where it has none."""
         if callable(self.flops):
-            return float(self.flops(*inputs, out=outputs[0], **{**self.defaults, **attrs}))
+            own = {k: attrs[k] if k in attrs else self.defaults[k] for k in self.attr_names}
+            return float(self.flops(*inputs, out=outputs[0], **own))
         return float(self.flops * sum([spec.size for spec in outputs]))
 
     def __reduce__(self) -> tuple:

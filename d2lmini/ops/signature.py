@@ -191,6 +191,8 @@ def _as_str(value: Any) -> str:
 
 
 def _as_shape(value: Any) -> Shape:
+    if type(value) is tuple and all([type(n) is int for n in value]):  # as most calls give it
+        return value
     if value is None:  # an unknown shape in MXNet
         return ()
     return tuple(map(_as_int, _as_bounds(value)))

@@ -89,30 +89,18 @@ def _to_fixed_point(
     return known
 
 
-def _known_dtype(flag: int) -> Any:
-    if (dtype := dtype_of(flag)) is None:
-        raise ValueError(flag)
-    return dtype
-
-
-#: How to read what the label of a variable says of it; None: nothing.
-_READERS: dict[str, Callable[[str], Any]] = {
-    "shape": lambda text: _shape(text) or None,
-    "dtype": lambda text: None if text == "-1" else _known_dtype(int(text)),  # -1: unknown
-}
-
-
 def _fact_of(variable: Node, fact: str) -> Any:
     """The shape or dtype of a variable that its graph or its label tells."""
     if variable.specs is not None:
         return getattr(variable.specs[0], fact)
     label = variable.labels.get(f"__{fact}__", "")
-    try:
-        return _READERS[fact](label) if label else None
-    except ValueError:
-        raise MXNetError(
-            f"{variable.name[:100]!r} has the label __{fact}__={label[:100]!r}"
-        ) from None
+    if label in ("", "-1"):  # MXNet's number of an unknown dtype
+        return None
+    with suppress(ValueError):
+        found: Any = _shape(label) if fact == "shape" else dtype_of(int(label))
+        if found is not None:
+            return found or None
+    raise MXNetError(f"{variable.name[:100]!r} has the label __{fact}__={label[:100]!r}")
 
 
 def _names(node: Node) -> Sequence[str]:

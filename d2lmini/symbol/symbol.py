@@ -366,4 +366,3 @@ class Traced(Typed, Symbol):
         return self
 
     as_in_ctx = as_in_context
-    to_device = as_in_context

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gluon_rows.loss import ROWS, TABLE
 from gluon_rows.runner import check_gradients, examine_here
+from listeners import Pushes
 
 import d2lmini
 from d2lmini import autograd, engine, nd
@@ -77,19 +78,6 @@ def test_shapes_that_do_not_fit():
         gloss.LogisticLoss(label_format="yes or no")
 
 
-class Pushed(instrument.Instrument):
-    """The names of the ops that the engine was given, and of the waits."""
-
-    def __init__(self):
-        self.names, self.waits = [], []
-
-    def push(self, task):
-        self.names.append(task.name)
-
-    def wait(self, kind, target, site, begin_ns, end_ns):
-        self.waits.append(kind)
-
-
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("axis, batch_axis", [(-1, 0), (1, 0), (1, 2), (0, 1), (2, 2)])
 def test_softmax_cross_entropy_equals_its_parts(sparse, axis, batch_axis):
@@ -129,7 +117,7 @@ def test_no_loss_waits(row):
         xs = [nd.array(a, dtype=a.dtype) for a in row.arrays()]
         for x in xs:
             x.attach_grad()
-        with instrument.listening(Pushed()) as pushed:
+        with instrument.listening(Pushes()) as pushed:
             with autograd.record():
                 heads = peer.forward(scope, row.plain(), net, xs)
             autograd.backward(heads)

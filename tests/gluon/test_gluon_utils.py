@@ -6,23 +6,13 @@ import threading
 
 import numpy as np
 import pytest
+from listeners import Pushes
 
 from d2lmini import engine, nd, virtual_gpus
 from d2lmini.base import instrument
 from d2lmini.gluon import utils
 
 # ---- split_data, split_and_load
-
-
-class Pushed(instrument.Instrument):
-    """The names of what is pushed meanwhile."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def push(self, task):
-        self.names.append(task.name)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -32,12 +22,8 @@ def test_every_part_is_copied_once_and_straight_to_its_device(axis):
         on_cpu, on_gpu = nd.array(x), nd.array(x, ctx=gpus[0])
         for data, others in ((x, 0), (on_cpu, 2 * axis), (on_gpu, 2 * axis)):
             nd.waitall()
-            log = Pushed()
-            instrument.add(log)
-            try:
+            with instrument.listening(Pushes()) as log:
                 parts = utils.split_and_load(data, gpus, batch_axis=axis)
-            finally:
-                instrument.remove(log)
             copies = [name for name in log.names if name.startswith("Copy")]
             assert len(copies) == (1 if data is on_gpu else 2), log.names
             assert len(log.names) == len(copies) + others, log.names

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from listeners import Pushes
 
 from d2lmini import MXNetError, addons, autograd, cpu, gluon, kvstore, nd
 from d2lmini.base import instrument
@@ -51,18 +52,6 @@ def values(params, ctx=None) -> list[float]:
 
 
 # -- what it costs -------------------------------------------------------------------------------
-
-
-class Pushes(instrument.Instrument):
-    def __init__(self):
-        self.names: list[str] = []
-        self.waits: list[str] = []
-
-    def push(self, task):
-        self.names.append(task.name)
-
-    def wait(self, kind, target, site, begin_ns, end_ns):
-        self.waits.append(kind)
 
 
 @pytest.mark.parametrize("name", ["sgd", "nag", "adam", "rmsprop", "adagrad", "adadelta", "ftrl"])

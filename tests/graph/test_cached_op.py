@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_an_error_at_the_call(call: Any, error: Any, words:
 
 
 def ran_inline(f: CachedOp, *inputs: Any) -> bool:
-    (compiled,) = f.kept.of(f.mark)
+    (compiled,) = f.cache.of(f.mark)
     return run_inline(compiled._calls, inputs, compiled.ctx) is not None
 
 

@@ -136,7 +136,7 @@ def test_a_formula_is_its_op(row, mirrors):
     for want, got in zip(run_with_gradients(row.op, arrays), run_with_gradients(net, arrays)):
         assert_close(want, got, room)
     net(*arrays)
-    groups = {compiled.forward.source.count("in_blocks(") for compiled in net.kept.of(net.mark)}
+    groups = {compiled.forward.source.count("in_blocks(") for compiled in net.cache.of(net.mark)}
     assert groups == {row.groups}
 
 

@@ -40,7 +40,7 @@ def test_what_is_kept_of_many_shapes_is_bounded(kind, monkeypatch):
         net(x).wait_to_read()
     compiled = net._compiled()
     programs = net.program()
-    assert len(compiled.kept._programs) == cached_op.LEAST
+    assert len(compiled.cache._programs) == cached_op.LEAST
     assert len(linecache.cache) - files <= len(programs) + 4
     assert len(compiled.placed) <= len(programs) + 1
     # One that was forgotten is compiled again.

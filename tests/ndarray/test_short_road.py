@@ -52,6 +52,14 @@ def dense() -> Any:
 LAYERS = ["FullyConnected", "Activation", "FullyConnected"]
 
 
+@not_checked
+def test_listeners_hear_of_a_number_without_a_plan_for_each(monkeypatch):
+    monkeypatch.setattr(registry["_mul_scalar"], "plans", {})
+    x = nd.ones(3)
+    assert short(lambda: [x * (i + 0.5) for i in range(9)]) == ["_mul_scalar"] * 9
+    assert len(registry["_mul_scalar"].plans) == 1
+
+
 def test_a_small_net_takes_it_from_the_second_call_on():
     net, x = dense(), nd.ones((1, 3))
     net(x)

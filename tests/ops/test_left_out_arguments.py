@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracle import Oracle
 
-from d2lmini import nd
+from d2lmini import nd, sym
 from d2lmini.ops.core import registry
 
 OPS = {op.name: op for op in registry.values()}
@@ -19,6 +19,16 @@ def test_it_is_refused_by_name(name, left):
     inputs = [nd.array(np.ones((1, 1))) for _ in OPS[name].input_names]
     with pytest.raises(TypeError, match=f"'{left}' is left out of d2lmini"):
         OPS[name](*inputs, **{left: 1})
+
+
+def test_values_are_refused_by_name_too():
+    softmax, x = registry["softmax"], sym.var("x")
+    for call in (
+        lambda: softmax(x, length=x),
+        lambda: softmax(nd.ones(1), length=np.ones(2)),
+    ):
+        with pytest.raises(TypeError, match="'length' is left out of d2lmini"):
+            call()
 
 
 def arguments(mx, name):

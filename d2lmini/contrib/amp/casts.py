@@ -44,9 +44,9 @@ import numpy as np
 
 from d2lmini.base.scopes import Standing
 from d2lmini.ndarray import NDArray
-from d2lmini.ndarray.dispatch import apply, apply_with_casts
+from d2lmini.ndarray.dispatch import apply
 from d2lmini.ops import fluent  # noqa: F401  (all ops are declared)
-from d2lmini.ops.core import Modes, Op, as_dtype, registry
+from d2lmini.ops.core import Modes, Op, as_dtype, modes, registry
 from d2lmini.ops.create import amp_cast, amp_multicast, is_castable
 from d2lmini.symbol import Symbol
 
@@ -159,9 +159,16 @@ def _cast(x: Any, dtype: np.dtype) -> Any:
     return amp_cast(x, dtype=dtype)
 
 
+def _apply_cast(op: Op, inputs: tuple, attrs: dict, out: Any = None, ctx: Any = None) -> Any:
+    """`NDArray._apply` while mixed precision is on. So `apply` itself has no branch for it."""
+    if modes.casting is not None:  # None in gradient rules
+        inputs = modes.casting(op, inputs, attrs)
+    return apply(op, inputs, attrs, out, ctx)
+
+
 def _set(casts: Any) -> None:
     Modes.casting = casts
-    NDArray._apply = staticmethod(apply if casts is None else apply_with_casts)
+    NDArray._apply = staticmethod(apply if casts is None else _apply_cast)
 
 
 def init(target_dtype: Any = "float16") -> Standing:
