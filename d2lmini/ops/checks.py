@@ -29,10 +29,11 @@ def check_float(*specs: Spec | None) -> None:
     check_one_dtype(*specs)
 
 
-def check_numbers(spec: Spec) -> None:
-    """Any dtype except bool, which has no arithmetic."""
-    if spec.dtype.char == "?":
+def check_numbers(*specs: Spec) -> None:
+    """One dtype for all specs: any except bool, which has no arithmetic."""
+    if specs[0].dtype.char == "?":
         raise MXNetError("needs numbers, got bool; convert with .astype('int32')")
+    check_one_dtype(*specs)
 
 
 def check_one_dtype(*specs: Spec | None) -> None:

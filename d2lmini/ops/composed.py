@@ -56,7 +56,7 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring, registry
 from d2lmini.ops.fluent import Fluent, Typed
-from d2lmini.ops.kernels import Kernel, kind_of, needs_copies, widened
+from d2lmini.ops.kernels import Kernel, as_results, kind_of, needs_copies, widened
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call is compiled when it comes for this time, or when its calls have read so many elements:
@@ -81,10 +81,6 @@ class FormulaValue(Typed, Fluent):
     def reshape(self, *shape: Any) -> Any:
         """The elements in another shape; see the op."""
         return registry["reshape"](self, shape[0] if len(shape) == 1 else shape)
-
-    def expand_dims(self, axis: int) -> Any:
-        """A new axis of size 1."""
-        return registry["expand_dims"](self, axis)
 
 
 def results_of(op: Op, values: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
@@ -283,13 +279,7 @@ class Composed(Op):
         """The results of a call on arrays as `compute` returns them, in `out` if given."""
         if self.finish is not None and self.mutated(len(arrays), attrs):
             self.finish(xp, arrays, results, attrs)
-        results = results[: len(results) - self.extra]
-        if out is None:
-            return results[0] if len(results) == 1 else tuple(results)
-        for place, result in zip(out if isinstance(out, tuple) else (out,), results):
-            if place is not result:
-                xp.copyto(place, result, casting="same_kind")
-        return out
+        return as_results(xp, results[: len(results) - self.extra], out)
 
     # -- the gradient ------------------------------------------------------------------------------
 

@@ -127,10 +127,8 @@ class _Tiles:
         return a.reshape(images, self.groups, -1, prod(tile.shape) // images)
 
 
-@lru_cache(maxsize=1024)
-def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int) -> _Tiles:
-    """The tiles of N images for a weight of shape w."""
-    return _Tiles(N, w, geo, groups)
+#: The tiles of N images for a weight of shape w: (N, w, geo, groups) -> _Tiles.
+_tiles_of = lru_cache(maxsize=1024)(_Tiles)
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:

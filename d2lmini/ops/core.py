@@ -40,7 +40,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from math import copysign, prod
+from math import copysign
 from types import NoneType
 from typing import Any
 
@@ -569,10 +569,3 @@ def with_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
     """`shape` with `sizes` in the place of `axis`; without sizes the axis is dropped."""
     axis %= len(shape)
     return (*shape[:axis], *sizes, *shape[axis + 1 :])
-
-
-def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
-    on both sides."""
-    axis %= len(shape)
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

@@ -41,7 +41,7 @@ An element that was selected twice gets the sum. Of floats as indices the fracti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -50,18 +50,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import (
-    ALL,
-    NOWHERE,
-    DType,
-    Op,
-    Shape,
-    Spec,
-    as_three_axes,
-    normalize_axis,
-    op,
-    with_axis,
-)
+from d2lmini.ops.core import ALL, NOWHERE, DType, Op, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.kernels import with_kernels
 
 
@@ -104,19 +93,11 @@ def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     return xp.minimum(xp.maximum(index, 0), size - 1)
 
 
-def flatten_places(columns: Iterable[Any], shape: Shape) -> Any:
-    """Positions in the flattened array of the elements at these coordinates, an array for each
-    axis."""
-    places: Any = 0
-    for column, n in zip(columns, shape):
-        places = places * n + column
-    return places
-
-
-def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
-    """For each element of an array of `shape` its position along `axis`."""
-    steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
-    return xp.broadcast_to(steps, shape)
+def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
+    on both sides."""
+    axis %= len(shape)
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
@@ -275,8 +256,10 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
 
 
-@op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
-def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
+@adjoint(pick, "_pick_grad")
+def _pick_grad(
+    xp, g, index, *, shape: Shape, axis: int, mode: str, keepdims: bool = False, out=None
+):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different. A g
     that broadcasts to `shape` stays where it is picked."""
     if g.size != index.size:
@@ -284,16 +267,6 @@ def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     places = _pick_places(xp, shape, index, axis, mode)
     flat = None if out is None else out.reshape(-1)
     return scatter(xp, places.ravel(), g.ravel(), (prod(shape),), flat).reshape(shape)
-
-
-@pick.gradient(saves="data.shape index")
-def _(g, shape, index, *, axis, mode):
-    return _pick_grad(g, index, shape=shape, axis=axis, mode=mode), None
-
-
-@_pick_grad.gradient(saves="g.shape index")
-def _(gg, shape, index, *, axis, mode):
-    return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
 
 
 @composed(

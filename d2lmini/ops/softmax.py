@@ -39,7 +39,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_numbers, check_one_dtype, check_shape
+from d2lmini.ops.checks import check_float, check_numbers, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.index import pick
@@ -240,8 +240,7 @@ def _(data, label, *, axis, sparse_label, batch_axis, scale):
 
 
 def _infer_squared_error(pred: Spec, label: Spec, *, scale: float, batch_axis: int) -> Spec:
-    check_numbers(pred)
-    check_one_dtype(pred, label)
+    check_numbers(pred, label)
     if label.size != pred.size:
         raise MXNetError(
             f"cannot reshape label {label.shape} into {pred.shape}, the shape of pred: they have "

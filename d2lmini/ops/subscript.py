@@ -49,15 +49,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
-from d2lmini.ops.index import (
-    adjoint,
-    coordinate,
-    flatten_places,
-    integers,
-    scatter,
-    scatter_add,
-    take,
-)
+from d2lmini.ops.index import adjoint, integers, scatter, scatter_add, take
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -153,11 +145,6 @@ def is_at(item: Any) -> bool:
     return type(item) is tuple and item[0] == "at"
 
 
-def _places(item: Any) -> Any:
-    """The shape of an index array; None for any other item."""
-    return item[1] if is_at(item) else None
-
-
 def count(item: tuple) -> int:
     """Number of elements of a slice (start, stop, step)."""
     start, stop, step = item
@@ -171,7 +158,7 @@ def result_shape(key: Key) -> Shape:
     come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
-    arrays = [places for places in map(_places, key) if places is not None]
+    arrays = [item[1] for item in key if is_at(item)]
     if not arrays:
         return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
     places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
@@ -179,7 +166,7 @@ def result_shape(key: Key) -> Shape:
     begin, end = None, None  # in `shape`: before the first and after the last array or number
     parted = False
     for item in key:
-        if type(item) is int or _places(item) is not None:
+        if type(item) is int or is_at(item):
             if begin is None:
                 begin = len(shape)
             elif end is not None:
@@ -229,8 +216,10 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     if indices is None:
         return scatter(xp, where, g, shape, out)
     # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
-    columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
-    places = flatten_places(columns, shape)
+    places: Any = 0
+    for axis, n in enumerate(shape):
+        steps = xp.arange(n).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        places = places * n + xp.broadcast_to(steps, shape)[where]
     return scatter_add(xp, places, g, shape, out)
 
 
