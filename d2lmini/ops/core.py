@@ -105,7 +105,8 @@ def without_casts() -> Iterator[None]:
 
 
 class Value:
-    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`.
+    """A value that ops apply to. Subclasses define `_apply`, a static method (op, inputs,
+    attributes, out=None) -> result; see `NDArray` and `Symbol`.
 
     is_np: operators and methods have NumPy's meaning, not that of MXNet 1.x (`d2lmini.np`)."""
 
@@ -113,9 +114,7 @@ class Value:
 
     is_np = False
 
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        raise NotImplementedError
+    _apply: Callable[..., Any]
 
 
 class Bound(dict):
@@ -179,14 +178,6 @@ class Op(Facts):
     """
 
     __signature__ = PythonSignature()
-
-    __slots__ = (
-        "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
-        "elementwise", "flops", "infer", "injects", "input_names", "keeps", "kernels", "mutates",
-        "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "placing", "rule_attrs", "selective", "signed_zeros", "simple",
-        "takes_out", "ufunc", "variadic", "__dict__",
-    )  # fmt: skip
 
     family: Any = None
     formula: Any = None

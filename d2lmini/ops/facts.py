@@ -119,8 +119,6 @@ class Facts:
     integers          what a function of one array makes of integers, see `unary.pointwise`
     """
 
-    __slots__ = ()
-
     name: str
     arity: int
     elementwise: bool
@@ -149,16 +147,8 @@ class Facts:
     integers: str = ""
 
     output_dtypes = staticmethod(dtype_attribute_or_data)
-
-    @staticmethod
-    def optional(attrs: dict[str, Any]) -> tuple[str, ...]:
-        """No optional inputs."""
-        return ()
-
-    @staticmethod
-    def draws(**attrs: Any) -> bool:
-        """Every call draws."""
-        return True
+    optional: Any = staticmethod(lambda attrs: ())
+    draws: Any = staticmethod(lambda **attrs: True)
 
     @cached_property
     def same_shape(self) -> bool | tuple[str, ...]:

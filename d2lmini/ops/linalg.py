@@ -39,21 +39,14 @@ from d2lmini.ops.reduce import reshape_to, sum_
 def _gradients_of_product(
     product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, needs: Any,
     places: Any = NOWHERE,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, ...]:  # fmt: skip
     """Gradients of product(a, b, transpose_a, transpose_b), themselves matrix products."""
-    if not needs[0]:
-        da = None
-    elif transpose_a:
-        da = product(b, g, transpose_a=transpose_b, transpose_b=True, out=places[0])
-    else:
-        da = product(g, b, transpose_b=not transpose_b, out=places[0])
-    if not needs[1]:
-        db = None
-    elif transpose_b:
-        db = product(g, a, transpose_a=True, transpose_b=transpose_a, out=places[1])
-    else:
-        db = product(a, g, transpose_a=not transpose_a, out=places[1])
-    return da, db
+    of_a = (b, g, transpose_b, True) if transpose_a else (g, b, False, not transpose_b)
+    of_b = (g, a, True, transpose_a) if transpose_b else (a, g, not transpose_a, False)
+    return tuple([
+        product(x, y, transpose_a=ta, transpose_b=tb, out=places[i]) if needs[i] else None
+        for i, (x, y, ta, tb) in enumerate((of_a, of_b))
+    ])  # fmt: skip
 
 
 def _check_inner(a: Shape, b: Shape, i: int, j: int, hint: str = "") -> None:
