@@ -254,9 +254,8 @@ class Composed(Op):
         self.formula = formula
         self.constants = constants
         self.finish, self.extra = finish, extra
-        own = signature._replace(words=(*signature.words, "out"))
 
-        @with_signature(own, formula.__doc__)
+        @with_signature(signature, formula.__doc__)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
             attrs = {**self.defaults, **attrs}
             return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)

@@ -229,8 +229,9 @@ class Family:
         else:
             self.of_numbers = of_numbers or getattr(operators, operator.split()[1])
         self.flops, self.onnx, self.mxnet = flops, onnx, mxnet
-        self.check, self.numbers, self.integers = check, numbers, integers
+        self.check, self.numbers = check, numbers
         self.compute = compute or _on_arrays(ufunc, integers, truth)
+        self.ops: list[Op] = []  # the family's own ops
 
         self.broadcast = self._op(broadcast, _checked(check, broadcast_any), self.compute)
         self.broadcast.__doc__ += "\n\n    Shapes broadcast; both inputs have one dtype."
@@ -261,12 +262,6 @@ class Family:
         """The op on a number and an array: for x and 2 the op gives f(2, x)."""
         return self._reflected or FAMILIES[self.mirror or self.name].scalar
 
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        """The family's own ops."""
-        own = (self.broadcast, self.equal, self.scalar)
-        return own if self._reflected is None else (*own, self._reflected)
-
     # -- making the ops ----------------------------------------------------------------------------
 
     def _op(
@@ -284,6 +279,7 @@ class Family:
         means = self.means + self.details
         declared.__doc__ = re.sub(r"\b[lr]hs\b", lambda word: operands[word[0]], means)
         declared.family = self
+        self.ops.append(declared)
         return declared
 
     def _on_number(self, at_left: bool = False) -> Callable:

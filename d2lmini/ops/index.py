@@ -48,7 +48,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient
+from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient, require
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, DType, Op, Shape, Spec, normalize_axis, op, with_axis
 from d2lmini.ops.kernels import with_kernels
@@ -308,8 +308,7 @@ def fill_element_0index(xp, lhs, mhs, rhs):
 
 
 def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: Any) -> Spec:
-    if depth < 0:
-        raise MXNetError(f"depth={depth}, need 0 or more")
+    require("depth", "0 or more", depth)
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 

@@ -29,7 +29,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_numbers, check_optional, check_shape
+from d2lmini.ops.checks import check_axes, check_float, check_numbers, check_optional, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
@@ -205,8 +205,7 @@ def _infer_fully_connected(
 ) -> Spec:  # fmt: skip
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
-    if not data.shape:
-        raise MXNetError("data needs at least one axis, got a scalar")
+    check_axes(data, 1, "one axis or more")
     inner = prod(data.shape[1:]) if flatten else data.shape[-1]
     check_shape(
         "weight", weight, (num_hidden, inner),

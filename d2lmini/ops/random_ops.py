@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.base import ArgumentValueError, MXNetError
+from d2lmini.base import MXNetError
 from d2lmini.device.parallel import parallel_for
-from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
+from d2lmini.ops.checks import check_axes, check_choice, check_float, refuse_gradient, require
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
@@ -114,8 +114,7 @@ def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType =
 def _categories(
     data: Spec, *, shape: Shape, get_prob: bool, dtype: Any, **_attrs: Any
 ) -> list[Spec]:
-    if not data.shape:
-        raise MXNetError("data must be (..., K) probabilities, got shape ()")
+    check_axes(data, 1, "(..., K): probabilities")
     check_float(data)
     result = (data.shape[:-1] + tuple(shape)) or (1,)
     indices = Spec(result, dtype)
@@ -171,12 +170,6 @@ _WORTH_IT = 4096
 _INT64 = np.iinfo(np.int64)
 # Signed 32-bit integers to [-1, 1]; a step of 2^-31 leaves the tail whole up to 6.6 deviations.
 _UNIT = np.float32(2.0**-31)
-
-#: What a parameter must be -> the test of numbers or arrays. nan is none of it.
-RANGES: dict[str, Callable[[Any], Any]] = {
-    "0 or more": lambda value: value >= 0,
-    "finite": lambda value: abs(value) < np.inf,
-}
 
 
 def _fill_standard(draw: Any, out: np.ndarray) -> None:
@@ -239,13 +232,6 @@ def _normal(generator: Any, out: np.ndarray, loc: float, scale: float) -> None:
 _DISTRIBUTIONS: dict[str, Callable[..., None]] = {"uniform": _uniform, "normal": _normal}
 
 
-def require(what: str, needs: str, value: Any) -> None:
-    """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
-    parameter `what`, is what it `needs` to be."""
-    if not np.all(RANGES[needs](value)):
-        raise ArgumentValueError(f"{what} must be {needs}, got {value}")
-
-
 @with_kernels
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
@@ -271,8 +257,7 @@ def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, float]) -
 def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) -> Spec:
     check_float(data)
     check_choice("mode", mode, ("training", "always"))
-    if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
+    require("p", "from 0 to 1", p)
     reduced_axes(axes, len(data.shape))
     return data
 

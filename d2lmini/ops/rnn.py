@@ -31,7 +31,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape, require
 from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.facts import Conflict
 from d2lmini.ops.random_ops import standard_uniform
@@ -171,11 +171,9 @@ def _infer(
     _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
         raise MXNetError(f"data is {data.shape}, need (T, N, C): steps, sequences, inputs")
-    if state_size < 1 or num_layers < 1 or not 0 <= p <= 1:
-        raise MXNetError(
-            f"state_size={state_size}, num_layers={num_layers}, p={p}: need 1 or more, 1 or more, "
-            "and a probability"
-        )
+    require("state_size", "1 or more", state_size)
+    require("num_layers", "1 or more", num_layers)
+    require("p", "from 0 to 1", p)
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, network.state, why="layers times directions, batch, state_size")
     check_shape("state_cell", state_cell, network.state, why="as state")

@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.checks import check_axes, check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs, Partial
 from d2lmini.ops.index import adjoint, integers, scatter, scatter_add
@@ -57,8 +57,7 @@ def _check(
 ) -> Spec:  # fmt: skip
     if axis not in axes:
         raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
-    if len(data.shape) < 2:
-        raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
+    check_axes(data, 2, "two axes or more: time and batch")
     used, batch = use_sequence_length, data.shape[1 - axis]
     check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
     check_shape("sequence_length", sequence_length, (batch,), why="one for each sequence")

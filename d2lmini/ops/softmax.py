@@ -39,7 +39,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_numbers, check_shape
+from d2lmini.ops.checks import check_axes, check_float, check_numbers, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.index import pick
@@ -128,8 +128,7 @@ def _(g, y, *, axis, temperature):
 def _infer_softmax_output(data: Spec, label: Spec, **_: Any) -> Spec:
     check_float(data, label)
     shape = data.shape
-    if not shape:
-        raise MXNetError(f"data needs more axes, got {shape}")
+    check_axes(data, 1, "one axis or more")
     why = "probabilities like data, or class numbers"
     check_shape("label", label, shape, shape[:-1], shape[:1], why=why)
     return data

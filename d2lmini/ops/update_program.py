@@ -226,7 +226,7 @@ class Update(Op):
     prepare: Callable[..., Step]
 
     def __init__(self, name: str, signature: Signature, doc: str | None, **facts: Any):
-        @with_signature(signature._replace(words=(*signature.words, "out")), doc)
+        @with_signature(signature, doc)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
             out = xp.empty_like(arrays[0]) if out is None else out
             places = (*arrays, out)
