@@ -106,10 +106,6 @@ class Local(FormulaValue):
     def _spec(self) -> Spec:  # type: ignore[override]
         return Spec(self.array.shape, self.array.dtype)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape  # type: ignore[no-any-return]
-
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
         xp = inputs[0].xp

@@ -49,7 +49,6 @@ import numpy as np
 from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
-from d2lmini.ops.signature import DTYPES as DTYPES
 from d2lmini.ops.signature import Axes as Axes
 from d2lmini.ops.signature import Bounds as Bounds
 from d2lmini.ops.signature import DType as DType

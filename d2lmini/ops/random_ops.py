@@ -100,8 +100,7 @@ def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, o
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:
     if low >= high:
         raise MXNetError(f"low must be less than high, got low={low}, high={high}")
-    if np.dtype(dtype).name not in ("int32", "int64"):
-        raise MXNetError(f"dtype {dtype} is not one of int32, int64")
+    check_choice("dtype", np.dtype(dtype).name, ("int32", "int64"))
     return Spec(_known(shape), dtype)
 
 

@@ -55,8 +55,7 @@ def _check(
     axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
     use_sequence_length: bool = False, axis: int = 0, **_: Any,
 ) -> Spec:  # fmt: skip
-    if axis not in axes:
-        raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
+    check_choice("axis", axis, axes)
     check_axes(data, 2, "two axes or more: time and batch")
     used, batch = use_sequence_length, data.shape[1 - axis]
     check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
@@ -324,6 +323,4 @@ def CTCLoss(
     return xp.where(possible, -total, 0.0).astype(data.dtype), slope.astype(data.dtype)
 
 
-@CTCLoss.gradient(saves="y")
-def _(g, y):
-    return g[0].reshape((1, -1, 1)) * y[1], None, None, None
+CTCLoss.gradient("y")(lambda g, y: (g[0].reshape((1, -1, 1)) * y[1], None, None, None))

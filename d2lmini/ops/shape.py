@@ -56,7 +56,7 @@ import numpy as np
 
 from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.ops import chunking
-from d2lmini.ops.checks import require
+from d2lmini.ops.checks import check_choice, require
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
 from d2lmini.ops.elementwise import broadcast_shape
@@ -180,8 +180,7 @@ def reshape(data, *, shape: Shape = (), reverse: bool = False):
 def np_reshape(a, *, newshape: Shape, order: str = "C"):
     """A copy in another shape of NumPy's kind, which may be () or have zeros: the name of `_spread`
     in MXNet's files."""
-    if order != "C":
-        raise MXNetError(f"reshapes in order 'C', not {order!r}")
+    check_choice("order", order, ("C",))
     return newshape
 
 

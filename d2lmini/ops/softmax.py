@@ -103,18 +103,16 @@ def softmin(data, *, axis: int = -1, temperature: float | None = None):
     return _shares(_scaled(data, -1 / (temperature or 1)), axis)
 
 
-def _softmax_gradient(g: Any, y: Any, axis: int, scale: float) -> Any:
-    return _scaled(y * (g - (g * y).sum(axis=axis, keepdims=True)), scale)
+def _gradient_of_shares(sign: int) -> Any:
+    def rule(g, y, *, axis, temperature):
+        slope = y * (g - (g * y).sum(axis=axis, keepdims=True))
+        return _scaled(slope, sign / (temperature or 1))
+
+    return rule
 
 
-@softmax.gradient(saves="y")
-def _(g, y, *, axis, temperature):
-    return _softmax_gradient(g, y, axis, 1 / (temperature or 1))
-
-
-@softmin.gradient(saves="y")
-def _(g, y, *, axis, temperature):
-    return _softmax_gradient(g, y, axis, -1 / (temperature or 1))
+softmax.gradient("y")(_gradient_of_shares(1))
+softmin.gradient("y")(_gradient_of_shares(-1))
 
 
 @log_softmax.gradient(saves="y")

@@ -130,9 +130,7 @@ def reverse(xp, data, *, axis: Shape, out=None):
     return chunking.place_view(xp, xp.flip(data, axis), out)
 
 
-@reverse.gradient()
-def _(g, *, axis):
-    return reverse(g, axis=axis)
+reverse.gradient()(lambda g, *, axis: reverse(g, axis=axis))
 
 
 # -- x[key] ----------------------------------------------------------------------------------------
@@ -276,6 +274,4 @@ def _assign(xp, value, *, shape: Shape, dtype: DType, out=None):
     return out
 
 
-@_assign.gradient(saves="value.shape value.dtype")
-def _(g, shape, dtype):
-    return sum_to(g, shape).astype(dtype)
+_assign.gradient("value.shape value.dtype")(lambda g, shape, dtype: sum_to(g, shape).astype(dtype))
