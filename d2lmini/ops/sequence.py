@@ -55,7 +55,8 @@ def _check(
     axes: tuple[int, ...], data: Spec, sequence_length: Spec | None = None, *,
     use_sequence_length: bool = False, axis: int = 0, **_: Any,
 ) -> Spec:  # fmt: skip
-    check_choice("axis", axis, axes)
+    if axis not in axes:
+        raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
     check_axes(data, 2, "two axes or more: time and batch")
     used, batch = use_sequence_length, data.shape[1 - axis]
     check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
