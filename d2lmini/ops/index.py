@@ -51,6 +51,7 @@ from d2lmini.base import MXNetError
 from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient, require
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, DType, Op, Shape, Spec, normalize_axis, op, with_axis
+from d2lmini.ops.create import zeros
 from d2lmini.ops.kernels import with_kernels
 
 
@@ -102,10 +103,7 @@ def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
 
 def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, and there[where] = values; of several values for one place one remains."""
-    if out is None:
-        out = xp.zeros(shape, values.dtype)
-    else:
-        out.fill(0)
+    out = zeros.compute(xp, shape=shape, dtype=values.dtype, out=out)
     out[where] = values
     return out
 
@@ -114,8 +112,7 @@ def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, then for each i in order: rows[places[i]] += values[i], in rows as long as
     those of `values`. float16 adds up in float32: to 2048 it could not add 1."""
-    if out is None:
-        out = xp.empty(shape, values.dtype)
+    out = xp.empty(shape, values.dtype) if out is None else out
     total = out if out.dtype.char != "e" else np.empty(shape, np.float32)
     total[...] = 0
     width = values.size // max(places.size, 1)
@@ -325,8 +322,7 @@ def one_hot(
     >>> nd.one_hot(nd.array([0, 2]), depth=3).asnumpy().tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    if out is None:
-        out = xp.empty((*indices.shape, depth), dtype)
+    out = xp.empty((*indices.shape, depth), dtype) if out is None else out
     on, off = (np.array(value).astype(out.dtype)[()] for value in (on_value, off_value))
     column = integers(xp, indices)
     if xp is not np:

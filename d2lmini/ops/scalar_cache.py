@@ -164,8 +164,7 @@ def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:
 def _by_rows(ufunc: Any, data: np.ndarray, number: Any, out: np.ndarray | None) -> np.ndarray:
     n = data.size
     row = _levels[data.dtype, number, (ROW,)]
-    if out is None:
-        out = np.empty(data.shape, row.dtype)
+    out = np.empty(data.shape, row.dtype) if out is None else out
     if not (data.flags.c_contiguous and out.flags.c_contiguous):
         return ufunc(data, row[:1], out=out)
     source, target = data.reshape(-1), out.reshape(-1)

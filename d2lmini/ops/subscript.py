@@ -49,6 +49,7 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
+from d2lmini.ops.create import zeros
 from d2lmini.ops.index import adjoint, integers, scatter, scatter_add, take
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
@@ -81,10 +82,7 @@ def slice_(xp, data, *, begin: Bounds, end: Bounds, step: Bounds = (), out=None)
 @adjoint(slice_, "_unslice", flops=0)
 def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
     """Zeros of `shape` with `data` at the elements that `slice` reads."""
-    if out is None:
-        out = xp.zeros(shape, data.dtype)
-    else:
-        out.fill(0)
+    out = zeros.compute(xp, shape=shape, dtype=data.dtype, out=out)
     chunking.copy(xp, data, out[_key(shape, begin, end, step)])
     return out
 
@@ -268,8 +266,7 @@ def _setitem(xp, data, value=None, indices=None, *, key, scalar=None):
 )  # fmt: skip
 def _assign(xp, value, *, shape: Shape, dtype: DType, out=None):
     """value broadcast to `shape` and converted to `dtype`: the op of `x[:] = value`."""
-    if out is None:
-        out = xp.empty(shape, dtype)
+    out = xp.empty(shape, dtype) if out is None else out
     xp.copyto(out, value, casting="unsafe")
     return out
 
