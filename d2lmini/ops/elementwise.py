@@ -223,9 +223,7 @@ class Family:
         self.mirror, self.operator, self.truth = mirror, operator, truth
         self.functions = (functions or name).split()
         self.commutative, self.identity = commutative or (truth and not mirror), identity
-        self.of_numbers: Callable[..., Any] = (
-            of_numbers or getattr(operators, operator.split()[1])
-        )  # fmt: skip
+        self.of_numbers: Callable[..., Any] = of_numbers or getattr(operators, operator.split()[1])
         self.flops, self.onnx, self.mxnet = flops, onnx, mxnet
         self.check, self.numbers = check, numbers
         self.compute = compute or _on_arrays(ufunc, integers, truth)

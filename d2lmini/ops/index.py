@@ -236,9 +236,7 @@ def _pick_places(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any
     return rows if after == 1 else rows * after + xp.arange(after)
 
 
-@op(
-    aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",)
-)  # fmt: skip
+@op(aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",))
 def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"):
     """One element along `axis` for each place of the others: y[i] = data[i, index[i]].
 
@@ -268,7 +266,7 @@ def _pick_grad(
 
 @composed(
     flops=0, free_dtypes=("indices",), presumed_dtypes={"indices": "int32"}, constants=("indices",)
-)  # fmt: skip
+)
 def batch_take(a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 

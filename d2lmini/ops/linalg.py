@@ -183,9 +183,7 @@ def _(g, lhs, rhs, *, transpose_a, transpose_b, needs=ALL):
 
 
 @composed("linalg_gemm2", flops=_flops_product, left_out=("axis",))
-def gemm2(
-    A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
-):  # fmt: skip
+def gemm2(A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0):
     """alpha op(A) op(B), where op is the identity or the transposition; single matrices or batches.
 
     A (..., M, K), B (..., K, N) -> (..., M, N). MXNetError at the call for shapes and dtypes. Cost:

@@ -136,7 +136,7 @@ def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
 @op(infer=_infer_last, flops=0, **_OF_SEQUENCES)
 def SequenceLast(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
-):  # fmt: skip
+):
     """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
@@ -148,7 +148,7 @@ def SequenceLast(
 @adjoint(SequenceLast, "_sequence_last_grad", flops=0)
 def _sequence_last_grad(
     xp, g, sequence_length=None, *, shape: Shape, use_sequence_length: bool, axis: int
-):  # fmt: skip
+):
     """Zeros of `shape`, and g at each last step."""
     return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
 

@@ -247,9 +247,7 @@ def question(name: str, means: str, ufunc: str, *number: int, **facts: Any) -> O
 logical_not = question("logical_not", "0", "equal", 0)
 isnan = question("_contrib_isnan", "nan", "isnan", in_mxnet=False)
 isinf = question("_contrib_isinf", "inf or -inf", "isinf", in_mxnet=False)
-isfinite = question(
-    "_contrib_isfinite", "neither nan nor inf nor -inf", "isfinite", in_mxnet=False
-)  # fmt: skip
+isfinite = question("_contrib_isfinite", "neither nan nor inf nor -inf", "isfinite", in_mxnet=False)
 isnan.written_in_mxnet(lambda data: registry["_not_equal"](data, data))
 isinf.written_in_mxnet(lambda data: abs(data) == float("inf"))
 # inf - inf is nan.

@@ -243,9 +243,7 @@ class Update(Op):
         return self.prepare(xp, dtype, tuple([attrs[name] for name in self.attr_names]))
 
 
-def like_weight(
-    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
-) -> Spec:  # fmt: skip
+def like_weight(weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any) -> Spec:
     """The new weight, the gradient and the states have the spec of the weight; the states in
     mixed precision are `wide`."""
     check_float(weight)
