@@ -240,9 +240,6 @@ def Deconvolution(
 Deconvolution.infer_inputs(_infer_inputs)
 
 
-__all__ = ["compute_conv", "convolve", "convolve_data", "convolve_weight", "geometry"]
-
-
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
     """y = x * w + bias: (N, C, *size), (F, C/G, *kernel), (F,) or None -> (N, F, *out)."""
     if geo.is_pointwise:

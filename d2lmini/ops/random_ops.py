@@ -37,7 +37,7 @@ from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.random_state import Key
-from d2lmini.ops.reduce import reduced_axes
+from d2lmini.ops.reduce import kept_shape, reduced_axes
 
 # Drawing takes about this many operations per number.
 _FLOPS = 20.0
@@ -295,8 +295,7 @@ def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
     scale = data.dtype.type(0 if p == 1 else 1 / (1 - p))
     if axes or xp is not np:
         shared = reduced_axes(axes, data.ndim) if axes else ()
-        shape = tuple(1 if i in shared else n for i, n in enumerate(data.shape))
-        drawn = standard_uniform(xp, key, 0, shape)
+        drawn = standard_uniform(xp, key, 0, kept_shape(data.shape, shared))
         return xp.multiply(data, (drawn >= p) * scale, out=y)
     flat, place = data.reshape(-1), y.reshape(-1)
 
