@@ -147,8 +147,16 @@ class Facts:
     integers: str = ""
 
     output_dtypes = staticmethod(dtype_attribute_or_data)
-    optional: Any = staticmethod(lambda attrs: ())
-    draws: Any = staticmethod(lambda **attrs: True)
+
+    @staticmethod
+    def optional(attrs: dict[str, Any]) -> tuple[str, ...]:
+        """No optional inputs."""
+        return ()
+
+    @staticmethod
+    def draws(**attrs: Any) -> bool:
+        """Every call draws."""
+        return True
 
     @cached_property
     def same_shape(self) -> bool | tuple[str, ...]:

@@ -112,6 +112,10 @@ class SymbolicModule:
             return type(value)
         raise NotTraceable(f"a {type(value).__name__}")
 
+    def number_of(self, value: Any, dtype: np.dtype) -> Any:
+        """What stands for a number of an optimizer's step (see `update_program`)."""
+        return value
+
     # -- ufuncs ------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:

@@ -231,23 +231,28 @@ def rint(xp, data, *, out=None):
 # -- predicates ----------------------------------------------------------------------------------
 
 
-def question(name: str, means: str, ufunc: str, *number: int, **facts: Any) -> Op:
+@op(elementwise=True, grad=None)
+def logical_not(xp, data, *, out=None):
+    """1 where data is 0, else 0, in data's dtype."""
+    y = xp.equal(data, 0, out=out)  # (a third of the time of NumPy's logical_not)
+    return y if out is not None else y.astype(data.dtype, copy=False)
+
+
+def question(ufunc: str, means: str) -> Op:
     """Declare a predicate: its result is 0 or 1 in the dtype of the input, which may be bool."""
 
     def compute(xp, data, *, out=None):
-        y = getattr(xp, ufunc)(data, *number, out=out)
+        y = getattr(xp, ufunc)(data, out=out)
         return y if out is not None else y.astype(data.dtype, copy=False)
 
     compute.__doc__ = f"1 where data is {means}, else 0, in data's dtype."
-    declared: Op = op(name, elementwise=True, grad=None, **facts)(compute)
+    declared: Op = op(f"_contrib_{ufunc}", elementwise=True, grad=None, in_mxnet=False)(compute)
     return declared
 
 
-# (NumPy's logical_not takes three times as long.)
-logical_not = question("logical_not", "0", "equal", 0)
-isnan = question("_contrib_isnan", "nan", "isnan", in_mxnet=False)
-isinf = question("_contrib_isinf", "inf or -inf", "isinf", in_mxnet=False)
-isfinite = question("_contrib_isfinite", "neither nan nor inf nor -inf", "isfinite", in_mxnet=False)
+isnan = question("isnan", "nan")
+isinf = question("isinf", "inf or -inf")
+isfinite = question("isfinite", "neither nan nor inf nor -inf")
 isnan.written_in_mxnet(lambda data: registry["_not_equal"](data, data))
 isinf.written_in_mxnet(lambda data: abs(data) == float("inf"))
 # inf - inf is nan.

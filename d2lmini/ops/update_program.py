@@ -346,7 +346,7 @@ mixed_form = lru_cache(maxsize=256)(Mixed)
 
 def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> Step:
     program = formula.program(values, dtype.itemsize > 2)
-    number = _number if xp is np else getattr(xp, "number_of", lambda value, dtype: value)
+    number = _number if xp is np else xp.number_of if isinstance(xp, SymbolicModule) else _unchanged
     return program.prepare(xp, number, dtype, *[values[i] for i in program.given])
 
 
@@ -354,6 +354,10 @@ def _step(formula: Formula, xp: Any, dtype: np.dtype, values: Sequence[Any]) -> 
 def _number(value: Any, dtype: np.dtype) -> np.ndarray:
     """A number as an array without axes, which a ufunc takes faster than a Python number."""
     return np.array(value, dtype)
+
+
+def _unchanged(value: Any, dtype: np.dtype) -> Any:
+    return value
 
 
 #: The parameters of a step share their hyper-parameters.

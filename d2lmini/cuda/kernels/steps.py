@@ -42,7 +42,6 @@ class _Numbers(Names):
         self.types: list[str] = []
 
     def number_of(self, value: Any, dtype: np.dtype) -> Proxy:
-        """What stands for a number of an optimizer's step (see `update_program`)."""
         self.values.append(value)
         self.types.append(c_type(dtype))
         return Proxy(self, f"p{len(self.values) - 1}", dtype, self.body)
