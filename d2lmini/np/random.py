@@ -18,8 +18,8 @@ from d2lmini.base import missing_attribute
 from d2lmini.ndarray import random as nd
 from d2lmini.np.creation import array
 from d2lmini.np.values import as_type, drop_axes, fill, full_shape, is_array
+from d2lmini.ops.checks import require
 from d2lmini.ops.core import modes, registry
-from d2lmini.ops.random_ops import require
 from d2lmini.ops.random_state import seed as seed
 from d2lmini.symbol import functions as sym
 

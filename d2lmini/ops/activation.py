@@ -98,9 +98,7 @@ def _(gg, g, output):
     return tanh_backward(gg, output), gg * g * output * -2
 
 
-@pointwise(
-    "softsign", lambda g, data: g / (abs(data) + 1).square(), flops=3, onnx="Softsign"
-)  # fmt: skip
+@pointwise("softsign", lambda g, data: g / (abs(data) + 1).square(), flops=3, onnx="Softsign")
 def softsign(xp, data, *, out=None):
     """data / (1 + abs(data))."""
     scale = xp.abs(data)

@@ -228,8 +228,11 @@ Family(
 
 
 def _truth(name: str, means: str, ufunc: str = "", **facts: Any) -> None:
-    means = f"1 where {means}, else 0"
-    Family(name, ufunc or name, means, ", in the inputs' dtype.", truth=True, check=None, **facts)
+    of_numbers = getattr(np, ufunc or name)
+    Family(
+        name, ufunc or name, f"1 where {means}, else 0", ", in the inputs' dtype.", truth=True,
+        check=None, of_numbers=lambda lhs, rhs: int(of_numbers(lhs, rhs)), **facts,
+    )  # fmt: skip
 
 
 _truth("equal", "lhs == rhs", operator="== eq", onnx="Equal")

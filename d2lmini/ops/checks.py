@@ -11,7 +11,10 @@ d2lmini.base.MXNetError: needs floating point, got int32; convert with .astype('
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.base.dtypes import is_float
@@ -29,10 +32,11 @@ def check_float(*specs: Spec | None) -> None:
     check_one_dtype(*specs)
 
 
-def check_numbers(spec: Spec) -> None:
-    """Any dtype except bool, which has no arithmetic."""
-    if spec.dtype.char == "?":
+def check_numbers(*specs: Spec) -> None:
+    """One dtype for all specs: any except bool, which has no arithmetic."""
+    if specs[0].dtype.char == "?":
         raise MXNetError("needs numbers, got bool; convert with .astype('int32')")
+    check_one_dtype(*specs)
 
 
 def check_one_dtype(*specs: Spec | None) -> None:
@@ -63,6 +67,12 @@ def check_shapes(*shapes: Shape, why: str, **inputs: Spec) -> None:
         check_shape(name, spec, *shapes, why=why)
 
 
+def check_axes(data: Spec, least: int, need: str) -> None:
+    """`data` has so many axes or more; `need` describes them."""
+    if len(data.shape) < least:
+        raise MXNetError(f"data is {data.shape}, need {need}")
+
+
 def check_optional(name: str, given: Any, wanted: bool, because: str) -> None:
     """An input that exists only for some values of an attribute; `because` states that value."""
     if wanted and given is None:
@@ -77,6 +87,22 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise MXNetError(
             f"{name}={value!r} is unknown, need one of {', '.join(map(repr, choices))}"
         )
+
+
+#: What a parameter must be -> the test of numbers or arrays. nan is none of it.
+RANGES: dict[str, Callable[[Any], Any]] = {
+    "0 or more": lambda value: value >= 0,
+    "1 or more": lambda value: value >= 1,
+    "from 0 to 1": lambda value: (value >= 0) & (value <= 1),
+    "finite": lambda value: abs(value) < np.inf,
+}
+
+
+def require(what: str, needs: str, value: Any) -> None:
+    """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
+    parameter `what`, is what it `needs` to be."""
+    if not np.all(RANGES[needs](value)):
+        raise ArgumentValueError(f"{what} must be {needs}, got {value}")
 
 
 def refuse_gradient(declared: Any) -> Any:

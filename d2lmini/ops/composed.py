@@ -56,7 +56,7 @@ from d2lmini.engine.scheduler import thread_state
 from d2lmini.ops.chunking import BLOCKED
 from d2lmini.ops.core import NOWHERE, Op, Spec, Y, as_specs, declaring, registry
 from d2lmini.ops.fluent import Fluent, Typed
-from d2lmini.ops.kernels import Kernel, kind_of, needs_copies, widened
+from d2lmini.ops.kernels import Kernel, as_results, kind_of, needs_copies, widened
 from d2lmini.ops.signature import Signature, signature_of, with_signature
 
 #: A call is compiled when it comes for this time, or when its calls have read so many elements:
@@ -84,10 +84,6 @@ class FormulaValue(Typed, Fluent):
         # Not bound by a call: a formula's shapes need no check, and differ in each call.
         return self._apply(registry["reshape"], (self,), {"shape": target, "reverse": False})
 
-    def expand_dims(self, axis: int) -> Any:
-        """A new axis of size 1."""
-        return registry["expand_dims"](self, axis)
-
 
 def results_of(op: Op, values: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:
     """The results of an op's formula on these values."""
@@ -111,10 +107,6 @@ class Local(FormulaValue):
     @property
     def _spec(self) -> Spec:  # type: ignore[override]
         return Spec(self.array.shape, self.array.dtype)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape  # type: ignore[no-any-return]
 
     @staticmethod
     def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
@@ -259,9 +251,8 @@ class Composed(Op):
         self.formula = formula
         self.constants = constants
         self.finish, self.extra = finish, extra
-        own = signature._replace(words=(*signature.words, "out"))
 
-        @with_signature(own, formula.__doc__)
+        @with_signature(signature, formula.__doc__)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
             attrs = {**self.defaults, **attrs}
             return self.settle(xp, arrays, attrs, interpret(self, xp, arrays, attrs), out)
@@ -284,13 +275,7 @@ class Composed(Op):
         """The results of a call on arrays as `compute` returns them, in `out` if given."""
         if self.finish is not None and self.mutated(len(arrays), attrs):
             self.finish(xp, arrays, results, attrs)
-        results = results[: len(results) - self.extra]
-        if out is None:
-            return results[0] if len(results) == 1 else tuple(results)
-        for place, result in zip(out if isinstance(out, tuple) else (out,), results):
-            if place is not result:
-                xp.copyto(place, result, casting="same_kind")
-        return out
+        return as_results(xp, results[: len(results) - self.extra], out)
 
     # -- the gradient ------------------------------------------------------------------------------
 

@@ -65,12 +65,9 @@ from d2lmini.ops.chunking import place
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
+from d2lmini.ops.linalg import flops_of_layer, unless_no_bias
 from d2lmini.ops.products import matmul
 from d2lmini.ops.windows import Geometry, check_layout, geometry, transposed_geometry
-
-
-def _unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
-    return () if attrs["no_bias"] else ("bias",)
 
 
 def _infer(
@@ -101,18 +98,13 @@ def _infer(
     return Spec((N, num_filter, *size), data.dtype)
 
 
-def _flops(data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any) -> float:
-    """One multiplication and one addition for each output and each weight that contributes."""
-    return 2.0 * out.size * prod(weight.shape[1:]) + (out.size if bias else 0)
-
-
 def _flops_transposed(
     data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
 ) -> float:
     return 2.0 * data.size * prod(weight.shape[1:]) + (out.size if bias else 0)
 
 
-@op(infer=_infer, flops=_flops, optional=_unless_no_bias)
+@op(infer=_infer, flops=flops_of_layer, optional=unless_no_bias)
 def Convolution(
     xp, data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
     pad: Shape = (), num_filter: int, num_group: int = 1, workspace: int = 1024,
@@ -225,7 +217,7 @@ def _(g, data, grad, shape, *, geo, num_group, needs=ALL):
 
 
 @composed(
-    infer=_infer, flops=_flops_transposed, optional=_unless_no_bias, left_out=("target_shape",)
+    infer=_infer, flops=_flops_transposed, optional=unless_no_bias, left_out=("target_shape",)
 )
 def Deconvolution(
     data, weight, bias=None, *, kernel: Shape, stride: Shape = (), dilate: Shape = (),
@@ -246,9 +238,6 @@ def Deconvolution(
 
 
 Deconvolution.infer_inputs(_infer_inputs)
-
-
-__all__ = ["compute_conv", "convolve", "convolve_data", "convolve_weight", "geometry"]
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:

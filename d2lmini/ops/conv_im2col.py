@@ -59,12 +59,6 @@ class Tile(NamedTuple):
     r: slice
     shape: Shape  # (images, rows, *rest of out)
 
-    @property
-    def places(self) -> slice:
-        """The tile's places among all those of an output."""
-        width = prod(self.shape[2:])
-        return slice(self.r.start * width, self.r.stop * width)
-
     def on(self, geo: Geometry) -> Geometry:
         """The windows of the tile alone."""
         return geo._replace(out=self.shape[1:])
@@ -127,10 +121,8 @@ class _Tiles:
         return a.reshape(images, self.groups, -1, prod(tile.shape) // images)
 
 
-@lru_cache(maxsize=1024)
-def _tiles_of(N: int, w: Shape, geo: Geometry, groups: int) -> _Tiles:
-    """The tiles of N images for a weight of shape w."""
-    return _Tiles(N, w, geo, groups)
+#: The tiles of N images for a weight of shape w: (N, w, geo, groups) -> _Tiles.
+_tiles_of = lru_cache(maxsize=1024)(_Tiles)
 
 
 def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: Any = None) -> None:
@@ -139,7 +131,6 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
     padded = with_zeros(xp, x, geo)
     tiles = _tiles_of(N, w.shape, geo, groups)
     w = w.reshape(groups, F // groups, -1)
-    flat = y.reshape(N, groups, F // groups, prod(geo.out))
 
     def tile_of(_part: int, tile: Tile) -> None:
         columns = tiles.columns(padded, tile)
@@ -149,7 +140,7 @@ def convolve(xp: Any, x: Any, w: Any, geo: Geometry, groups: int, y: Any, bias: 
             matmul(xp, w, columns, tiles.matrices(product, tile))
             copy(xp, product.swapaxes(0, 1), place)
         else:
-            matmul(xp, w, columns, flat[tile.n, ..., tile.places])
+            matmul(xp, w, columns, tiles.outputs(y, tile))
         if bias is not None:
             place += bias.reshape(-1, *(1,) * len(geo.out))
 

@@ -28,7 +28,7 @@ from contextlib import nullcontext
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -52,51 +52,32 @@ OVERHEAD = 100_000
 HEIGHTS, WIDTHS = (1, 2), (1, 2, 4, 7, 8)
 
 
-class ToeplitzPlan(NamedTuple):
-    """Images of C channels split into blocks: `shape` outputs each, `cuts` blocks down and across,
-    which read `seen` places of the (padded) image."""
+class ToeplitzPlan:
+    """Images of C channels, for F filters, split into blocks of `shape` outputs:
 
-    C: int
-    F: int
-    geo: Geometry  # of two axes
-    shape: Shape
-    cuts: Shape
-    seen: Shape
+    cuts             blocks down and across
+    seen             places of the (padded) image that a block reads, down and across
+    row              numbers in a row of a block, all channels
+    inner            numbers that a block of outputs reads: rows of T
+    outer            numbers in a block of outputs, all filters: columns of T
+    step             numbers from a block to the block below it
+    height           rows of the image that outputs read
+    multiplications  for one image, including those with the band's zeros
+    images           images of a tile: a power of two, so that tiles tend to be equal
+    """
 
-    @property
-    def row(self) -> int:
-        """Numbers in a row of a block, all channels."""
-        return self.C * self.seen[1]
-
-    @property
-    def inner(self) -> int:
-        """Numbers that a block of outputs reads: rows of T."""
-        return self.seen[0] * self.row
-
-    @property
-    def outer(self) -> int:
-        """Numbers in a block of outputs, all filters: columns of T."""
-        return self.shape[0] * self.F * self.shape[1]
-
-    @property
-    def step(self) -> int:
-        """Numbers from a block to the block below it."""
-        return self.shape[0] * self.geo.stride[0] * self.row
-
-    @property
-    def height(self) -> int:
-        """Rows of the image that outputs read."""
-        return (self.cuts[0] - 1) * self.shape[0] * self.geo.stride[0] + self.seen[0]
-
-    @property
-    def multiplications(self) -> int:
-        """For one image, including those with the band's zeros."""
-        return prod(self.cuts) * self.inner * self.outer
-
-    @property
-    def images(self) -> int:
-        """Images of a tile: a power of two, so that tiles tend to be equal."""
-        return 1 << max(TILE // self.multiplications, 1).bit_length() - 1
+    def __init__(self, C: int, F: int, geo: Geometry, shape: Shape):
+        self.C, self.F, self.geo, self.shape = C, F, geo, shape  # geo has two axes
+        self.cuts = tuple(o // n for o, n in zip(geo.out, shape))
+        windows = zip(shape, geo.stride, geo.kernel, geo.dilate)
+        self.seen = tuple((n - 1) * s + (k - 1) * d + 1 for n, s, k, d in windows)
+        self.row = C * self.seen[1]
+        self.inner = self.seen[0] * self.row
+        self.outer = shape[0] * F * shape[1]
+        self.step = shape[0] * geo.stride[0] * self.row
+        self.height = (self.cuts[0] - 1) * shape[0] * geo.stride[0] + self.seen[0]
+        self.multiplications = prod(self.cuts) * self.inner * self.outer
+        self.images = 1 << max(TILE // self.multiplications, 1).bit_length() - 1
 
     @property
     def cost(self) -> float:
@@ -122,15 +103,11 @@ def plan(w: Shape, geo: Geometry) -> ToeplitzPlan:
     F, C = w[:2]
     if len(geo.out) == 1:
         geo = Geometry(*((one, *axis) for one, axis in zip((1, 1, 1, 1, 0, 1), geo)))
-    plans = []
-    for shape in product(HEIGHTS, WIDTHS):
-        if all(o % n == 0 for o, n in zip(geo.out, shape)):
-            cuts = tuple(o // n for o, n in zip(geo.out, shape))
-            seen = tuple(
-                (n - 1) * s + (k - 1) * d + 1
-                for n, s, k, d in zip(shape, geo.stride, geo.kernel, geo.dilate)
-            )
-            plans.append(ToeplitzPlan(C, F, geo, shape, cuts, seen))
+    plans = [
+        ToeplitzPlan(C, F, geo, shape)
+        for shape in product(HEIGHTS, WIDTHS)
+        if all(o % n == 0 for o, n in zip(geo.out, shape))
+    ]
     return min(plans, key=lambda plan: plan.cost)
 
 

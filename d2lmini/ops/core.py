@@ -40,7 +40,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
-from math import copysign, prod
+from math import copysign
 from types import NoneType
 from typing import Any
 
@@ -49,7 +49,6 @@ import numpy as np
 from d2lmini.base import ArgumentTypeError, MXNetError
 from d2lmini.ops.facts import Facts
 from d2lmini.ops.kernels import Kernel, Kernels
-from d2lmini.ops.signature import DTYPES as DTYPES
 from d2lmini.ops.signature import Axes as Axes
 from d2lmini.ops.signature import Bounds as Bounds
 from d2lmini.ops.signature import DType as DType
@@ -105,7 +104,8 @@ def without_casts() -> Iterator[None]:
 
 
 class Value:
-    """A value that ops apply to. Subclasses define `_apply`; see `NDArray` and `Symbol`.
+    """A value that ops apply to. Subclasses define `_apply`, a static method (op, inputs,
+    attributes, out=None) -> result; see `NDArray` and `Symbol`.
 
     is_np: operators and methods have NumPy's meaning, not that of MXNet 1.x (`d2lmini.np`)."""
 
@@ -113,9 +113,7 @@ class Value:
 
     is_np = False
 
-    @staticmethod
-    def _apply(op: Op, inputs: tuple, attrs: dict[str, Any], out: Any = None) -> Any:
-        raise NotImplementedError
+    _apply: Callable[..., Any]
 
 
 class Bound(dict):
@@ -179,14 +177,6 @@ class Op(Facts):
     """
 
     __signature__ = PythonSignature()
-
-    __slots__ = (
-        "aliases", "arity", "attr_names", "attr_set", "bound", "compute", "converters", "defaults",
-        "elementwise", "flops", "infer", "injects", "input_names", "keeps", "kernels", "mutates",
-        "n_required", "name", "outputs", "plans", "pointwise", "random", "required", "rule",
-        "placing", "rule_attrs", "selective", "signed_zeros", "simple",
-        "takes_out", "ufunc", "variadic", "__dict__",
-    )  # fmt: skip
 
     family: Any = None
     formula: Any = None
@@ -571,10 +561,3 @@ def with_axis(shape: Shape, axis: int, *sizes: int) -> Shape:
     """`shape` with `sizes` in the place of `axis`; without sizes the axis is dropped."""
     axis %= len(shape)
     return (*shape[:axis], *sizes, *shape[axis + 1 :])
-
-
-def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
-    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
-    on both sides."""
-    axis %= len(shape)
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])

@@ -57,8 +57,8 @@ def full(xp, *, shape: Shape, value: Number = 0.0, dtype: DType = "float32", out
     return out
 
 
-def _constant(name: str, value: int) -> Op:
-    """Declare `_NAME` and `NAME_like`, arrays of one number; returns the latter."""
+def _constant(name: str, value: int) -> tuple[Op, Op]:
+    """Declare `_NAME` and `NAME_like`, arrays of one number."""
 
     def of_shape(xp, *, shape: Shape, dtype: DType = "float32", out=None):
         if out is None:
@@ -71,12 +71,11 @@ def _constant(name: str, value: int) -> Op:
 
     of_shape.__doc__ = f"{name.capitalize()}."
     like.__doc__ = f"{name.capitalize()} in the shape and dtype of data."
-    op(f"_{name}", infer=_of_shape, flops=0, grad=None, in_mxnet=True)(of_shape)
-    declared: Op = op(f"{name}_like", flops=0, elementwise=True, grad=None)(like)
-    return declared
+    declared: Op = op(f"_{name}", infer=_of_shape, flops=0, grad=None, in_mxnet=True)(of_shape)
+    return declared, op(f"{name}_like", flops=0, elementwise=True, grad=None)(like)
 
 
-zeros_like, ones_like = _constant("zeros", 0), _constant("ones", 1)
+(zeros, zeros_like), (ones, ones_like) = _constant("zeros", 0), _constant("ones", 1)
 
 
 def _range(start: float, stop: float | None, step: float) -> tuple[float, int]:

@@ -118,11 +118,11 @@ def unbroadcast(g_lhs: Any, g_rhs: Any, lhs_shape: Shape, rhs_shape: Shape) -> t
     """Sum the gradients (or None), which have the result's shape, to the shapes of the inputs."""
     if lhs_shape == rhs_shape:
         return g_lhs, g_rhs
-    if g_lhs is not None and g_lhs.shape != lhs_shape:
-        g_lhs = sum_to(g_lhs, shape=lhs_shape)
-    if g_rhs is not None and g_rhs.shape != rhs_shape:
-        g_rhs = sum_to(g_rhs, shape=rhs_shape)
-    return g_lhs, g_rhs
+    return _summed(g_lhs, lhs_shape), _summed(g_rhs, rhs_shape)
+
+
+def _summed(g: Any, shape: Shape) -> Any:
+    return g if g is None or g.shape == shape else sum_to(g, shape=shape)
 
 
 # -- gradient rules --------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Family:
     mirror        for comparisons: the family with swapped operands, if not this family
     operator      Python's operator and the name of its method: "+ add"
     functions     names of `nd.NAME`, a function of arrays and numbers
-    of_numbers    the function of two Python numbers, if there is no operator
+    of_numbers    the function of two Python numbers; by default that of the operator
     commutative   f(x, y) is f(y, x), bitwise; a comparison without a mirror is so
     identity      the number for which f(x, number) is x, bitwise
     truth         the result is true or false, as 1 or 0 in the dtype of the inputs
@@ -223,14 +223,11 @@ class Family:
         self.mirror, self.operator, self.truth = mirror, operator, truth
         self.functions = (functions or name).split()
         self.commutative, self.identity = commutative or (truth and not mirror), identity
-        self.of_numbers: Callable[..., Any]
-        if truth:
-            self.of_numbers = lambda lhs, rhs: int(getattr(np, ufunc)(lhs, rhs))
-        else:
-            self.of_numbers = of_numbers or getattr(operators, operator.split()[1])
+        self.of_numbers: Callable[..., Any] = of_numbers or getattr(operators, operator.split()[1])
         self.flops, self.onnx, self.mxnet = flops, onnx, mxnet
-        self.check, self.numbers, self.integers = check, numbers, integers
+        self.check, self.numbers = check, numbers
         self.compute = compute or _on_arrays(ufunc, integers, truth)
+        self.ops: list[Op] = []  # the family's own ops
 
         self.broadcast = self._op(broadcast, _checked(check, broadcast_any), self.compute)
         self.broadcast.__doc__ += "\n\n    Shapes broadcast; both inputs have one dtype."
@@ -261,12 +258,6 @@ class Family:
         """The op on a number and an array: for x and 2 the op gives f(2, x)."""
         return self._reflected or FAMILIES[self.mirror or self.name].scalar
 
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        """The family's own ops."""
-        own = (self.broadcast, self.equal, self.scalar)
-        return own if self._reflected is None else (*own, self._reflected)
-
     # -- making the ops ----------------------------------------------------------------------------
 
     def _op(
@@ -284,6 +275,7 @@ class Family:
         means = self.means + self.details
         declared.__doc__ = re.sub(r"\b[lr]hs\b", lambda word: operands[word[0]], means)
         declared.family = self
+        self.ops.append(declared)
         return declared
 
     def _on_number(self, at_left: bool = False) -> Callable:

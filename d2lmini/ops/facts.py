@@ -119,8 +119,6 @@ class Facts:
     integers          what a function of one array makes of integers, see `unary.pointwise`
     """
 
-    __slots__ = ()
-
     name: str
     arity: int
     elementwise: bool

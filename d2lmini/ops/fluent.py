@@ -177,20 +177,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _add_operators(cls: type) -> None:
-    for family in FAMILIES.values():
-        if not family.operator:
-            continue
-        symbol, name = family.operator.split()
-        setattr(cls, f"__{name}__", _operator(symbol, family))
-        if not family.truth:
-            setattr(cls, f"__r{name}__", _operator(symbol, family, reverse=True))
-            if name != "pow":  # as in MXNet, x **= 2 makes a new array
-                function = function_of(symbol + "=", family)
-                setattr(cls, f"__i{name}__", lambda x, y, function=function: function(x, y, out=x))
+def _add_operator(family: Family, symbol: str, name: str) -> None:
+    setattr(Fluent, f"__{name}__", _operator(symbol, family))
+    if not family.truth:
+        setattr(Fluent, f"__r{name}__", _operator(symbol, family, reverse=True))
+        if name != "pow":  # as in MXNet, x **= 2 makes a new array
+            function = function_of(symbol + "=", family)
+            setattr(Fluent, f"__i{name}__", lambda x, y: function(x, y, out=x))
 
 
-_add_operators(Fluent)
+for _family in FAMILIES.values():
+    if _family.operator:
+        _add_operator(_family, *_family.operator.split())
 
 
 # -- methods ---------------------------------------------------------------------------------------

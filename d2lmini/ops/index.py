@@ -41,27 +41,17 @@ An element that was selected twice gets the sum. Of floats as indices the fracti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient
+from d2lmini.ops.checks import check_choice, check_shape, refuse_gradient, require
 from d2lmini.ops.composed import composed
-from d2lmini.ops.core import (
-    ALL,
-    NOWHERE,
-    DType,
-    Op,
-    Shape,
-    Spec,
-    as_three_axes,
-    normalize_axis,
-    op,
-    with_axis,
-)
+from d2lmini.ops.core import ALL, NOWHERE, DType, Op, Shape, Spec, normalize_axis, op, with_axis
+from d2lmini.ops.create import zeros
 from d2lmini.ops.kernels import with_kernels
 
 
@@ -104,27 +94,16 @@ def positions(xp: Any, index: Any, size: int, mode: str) -> Any:
     return xp.minimum(xp.maximum(index, 0), size - 1)
 
 
-def flatten_places(columns: Iterable[Any], shape: Shape) -> Any:
-    """Positions in the flattened array of the elements at these coordinates, an array for each
-    axis."""
-    places: Any = 0
-    for column, n in zip(columns, shape):
-        places = places * n + column
-    return places
-
-
-def coordinate(xp: Any, shape: Shape, axis: int) -> Any:
-    """For each element of an array of `shape` its position along `axis`."""
-    steps = xp.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
-    return xp.broadcast_to(steps, shape)
+def as_three_axes(shape: Shape, axis: int) -> tuple[int, int, int]:
+    """The shape (before, n, behind) that leaves `axis`, of size n, where it is and merges the axes
+    on both sides."""
+    axis %= len(shape)
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 
 
 def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, and there[where] = values; of several values for one place one remains."""
-    if out is None:
-        out = xp.zeros(shape, values.dtype)
-    else:
-        out.fill(0)
+    out = zeros.compute(xp, shape=shape, dtype=values.dtype, out=out)
     out[where] = values
     return out
 
@@ -133,8 +112,7 @@ def scatter(xp: Any, where: Any, values: Any, shape: Shape, out: Any) -> Any:
 def scatter_add(xp: Any, places: Any, values: Any, shape: Shape, out: Any) -> Any:
     """Zeros of `shape`, then for each i in order: rows[places[i]] += values[i], in rows as long as
     those of `values`. float16 adds up in float32: to 2048 it could not add 1."""
-    if out is None:
-        out = xp.empty(shape, values.dtype)
+    out = xp.empty(shape, values.dtype) if out is None else out
     total = out if out.dtype.char != "e" else np.empty(shape, np.float32)
     total[...] = 0
     width = values.size // max(places.size, 1)
@@ -258,9 +236,7 @@ def _pick_places(xp: Any, shape: Shape, index: Any, axis: Any, mode: str) -> Any
     return rows if after == 1 else rows * after + xp.arange(after)
 
 
-@op(
-    aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",)
-)  # fmt: skip
+@op(aliases=["choose_element_0index"], infer=_infer_pick, flops=0, free_dtypes=("index",))
 def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode: str = "clip"):
     """One element along `axis` for each place of the others: y[i] = data[i, index[i]].
 
@@ -275,8 +251,10 @@ def pick(xp, data, index, *, axis: int | None = -1, keepdims: bool = False, mode
     return y.reshape(_picked_shapes(data.shape, axis)[keepdims])
 
 
-@op(infer=lambda g, index, *, shape, axis, mode: Spec(shape, g.dtype), flops=1)
-def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
+@adjoint(pick, "_pick_grad")
+def _pick_grad(
+    xp, g, index, *, shape: Shape, axis: int, mode: str, keepdims: bool = False, out=None
+):
     """The gradient of `pick`: zeros, and g at the picked positions, which are all different. A g
     that broadcasts to `shape` stays where it is picked."""
     if g.size != index.size:
@@ -286,19 +264,9 @@ def _pick_grad(xp, g, index, *, shape: Shape, axis: int, mode: str, out=None):
     return scatter(xp, places.ravel(), g.ravel(), (prod(shape),), flat).reshape(shape)
 
 
-@pick.gradient(saves="data.shape index")
-def _(g, shape, index, *, axis, mode):
-    return _pick_grad(g, index, shape=shape, axis=axis, mode=mode), None
-
-
-@_pick_grad.gradient(saves="g.shape index")
-def _(gg, shape, index, *, axis, mode):
-    return pick(gg, index, axis=axis, mode=mode).reshape(shape), None
-
-
 @composed(
     flops=0, free_dtypes=("indices",), presumed_dtypes={"indices": "int32"}, constants=("indices",)
-)  # fmt: skip
+)
 def batch_take(a, indices):
     """y[i] = a[i, indices[i]], clipped: the older name of `pick` along the last axis.
 
@@ -335,8 +303,7 @@ def fill_element_0index(xp, lhs, mhs, rhs):
 
 
 def _infer_one_hot(indices: Spec, *, depth: int, dtype: Any = "float32", **_: Any) -> Spec:
-    if depth < 0:
-        raise MXNetError(f"depth={depth}, need 0 or more")
+    require("depth", "0 or more", depth)
     return Spec((*indices.shape, depth), np.dtype(dtype))
 
 
@@ -353,8 +320,7 @@ def one_hot(
     >>> nd.one_hot(nd.array([0, 2]), depth=3).asnumpy().tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    if out is None:
-        out = xp.empty((*indices.shape, depth), dtype)
+    out = xp.empty((*indices.shape, depth), dtype) if out is None else out
     on, off = (np.array(value).astype(out.dtype)[()] for value in (on_value, off_value))
     column = integers(xp, indices)
     if xp is not np:

@@ -146,10 +146,9 @@ def _split(xp: Any, data: Any, cuts: Any, axis: int, squeeze: bool, out: Any) ->
 
 
 @op_of_view(
-    mxnet_name="SliceChannel",
-    outputs=lambda num_outputs, **_: num_outputs,
+    mxnet_name="SliceChannel", outputs=lambda num_outputs, **_: num_outputs,
     output_names=("output0",),  # even a single one
-)
+)  # fmt: skip
 def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = False, out=None):
     """`num_outputs` equal parts along `axis`, without that axis if squeeze_axis (parts of size 1).
 
@@ -165,13 +164,9 @@ def split(xp, data, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = Fal
 def _v2_to_mxnet(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """MXNet encodes the number of equal parts as the positions where parts begin, 0 included."""
     wanted = attrs["indices_or_sections"]
-    equal = isinstance(wanted, int)
-    return {
-        "indices": [] if equal else [0, *wanted],
-        "sections": wanted if equal else 0,
-        "axis": attrs["axis"],
-        "squeeze_axis": attrs["squeeze_axis"],
-    }
+    indices, sections = ([], wanted) if isinstance(wanted, int) else ([0, *wanted], 0)
+    rest = {name: attrs[name] for name in ("axis", "squeeze_axis")}
+    return {"indices": indices, "sections": sections, **rest}
 
 
 def _v2_from_mxnet(words: dict[str, str]) -> dict[str, Any]:
@@ -180,14 +175,13 @@ def _v2_from_mxnet(words: dict[str, str]) -> dict[str, Any]:
     return {"axis": 1, **words, "indices_or_sections": sections or indices[1:]}
 
 
+def _n_parts(indices_or_sections: Any, **_: Any) -> int:
+    wanted = indices_or_sections
+    return wanted if isinstance(wanted, int) else len(wanted) + 1
+
+
 @op_of_view(
-    mxnet_name="_split_v2",
-    mxnet_attributes=(_v2_to_mxnet, _v2_from_mxnet),
-    outputs=lambda indices_or_sections, **_: (
-        indices_or_sections
-        if isinstance(indices_or_sections, int)
-        else len(indices_or_sections) + 1
-    ),
+    mxnet_name="_split_v2", mxnet_attributes=(_v2_to_mxnet, _v2_from_mxnet), outputs=_n_parts
 )
 def split_v2(
     xp, ary, *, indices_or_sections: Axes, axis: int = 0, squeeze_axis: bool = False, out=None

@@ -116,13 +116,19 @@ def in_float32(kernel: Callable[..., Any], op: Any, specs: Sequence[Any]) -> Cal
         for i in op.mutated(len(arrays), {**op.defaults, **attrs}):
             if wide[i] is not arrays[i]:
                 arrays[i][...] = wide[i]
-        several = isinstance(results, (tuple, list))
-        results = results if several else (results,)
+        results = results if isinstance(results, (tuple, list)) else [results]
         if out is None:
-            found = [y.astype(spec.dtype, copy=False) for y, spec in zip(results, specs)]
-            return tuple(found) if several else found[0]
-        for place, result in zip(out if several else (out,), results):
-            xp.copyto(place, result, casting="same_kind")
-        return out
+            results = [y.astype(spec.dtype, copy=False) for y, spec in zip(results, specs)]
+        return as_results(xp, results, out)
 
     return run_wide
+
+
+def as_results(xp: Any, results: Sequence[Any], out: Any) -> Any:
+    """The results of a kernel as a call returns them: one array or a tuple, in `out` if given."""
+    if out is None:
+        return results[0] if len(results) == 1 else tuple(results)
+    for place, result in zip(out if isinstance(out, (tuple, list)) else (out,), results):
+        if place is not result:
+            xp.copyto(place, result, casting="same_kind")
+    return out

@@ -29,7 +29,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_one_dtype, check_optional, check_shape
+from d2lmini.ops.checks import check_axes, check_float, check_numbers, check_optional, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import ALL, NOWHERE, Shape, Spec, op
 from d2lmini.ops.products import matmul
@@ -39,27 +39,21 @@ from d2lmini.ops.reduce import reshape_to, sum_
 def _gradients_of_product(
     product: Callable, g: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, needs: Any,
     places: Any = NOWHERE,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, ...]:  # fmt: skip
     """Gradients of product(a, b, transpose_a, transpose_b), themselves matrix products."""
-    if not needs[0]:
-        da = None
-    elif transpose_a:
-        da = product(b, g, transpose_a=transpose_b, transpose_b=True, out=places[0])
-    else:
-        da = product(g, b, transpose_b=not transpose_b, out=places[0])
-    if not needs[1]:
-        db = None
-    elif transpose_b:
-        db = product(g, a, transpose_a=True, transpose_b=transpose_a, out=places[1])
-    else:
-        db = product(a, g, transpose_a=not transpose_a, out=places[1])
-    return da, db
+    of_a = (b, g, transpose_b, True) if transpose_a else (g, b, False, not transpose_b)
+    of_b = (g, a, True, transpose_a) if transpose_b else (a, g, not transpose_a, False)
+    return tuple([
+        product(x, y, transpose_a=ta, transpose_b=tb, out=places[i]) if needs[i] else None
+        for i, (x, y, ta, tb) in enumerate((of_a, of_b))
+    ])  # fmt: skip
 
 
-def _check_product_dtype(lhs: Spec, rhs: Spec) -> None:
-    check_one_dtype(lhs, rhs)
-    if lhs.dtype.kind == "b":
-        raise MXNetError("does not support bool; convert with .astype('float32')")
+def _check_inner(a: Shape, b: Shape, i: int, j: int, hint: str = "") -> None:
+    if a[i] != b[j]:
+        raise MXNetError(
+            f"inner sizes differ: a is {a}, b is {b}, need a.shape[{i}] == b.shape[{j}]{hint}"
+        )
 
 
 # -- dot ------------------------------------------------------------------------------------------
@@ -77,22 +71,17 @@ def _as_matrices(
     transpose_a = transpose_a and len(lhs) > 1
     transpose_b = transpose_b and len(rhs) > 1
     inner, left = (lhs[0], lhs[1:]) if transpose_a else (lhs[-1], lhs[:-1])
-    inner_b, right = (rhs[-1], rhs[:-1]) if transpose_b else (rhs[0], rhs[1:])
-    if inner != inner_b:
-        hint = ""
-        if len(lhs) == len(rhs) == 2 and inner == rhs[0 if transpose_b else 1]:
-            hint = f"; did you mean transpose_b={not transpose_b}?"
-        raise MXNetError(
-            f"inner sizes differ: a is {lhs}, b is {rhs}, need "
-            f"a.shape[{0 if transpose_a else -1}] == b.shape[{-1 if transpose_b else 0}]{hint}"
-        )
+    right = rhs[:-1] if transpose_b else rhs[1:]
+    fits = len(lhs) == len(rhs) == 2 and inner == rhs[0 if transpose_b else 1]
+    hint = f"; did you mean transpose_b={not transpose_b}?" if fits else ""
+    _check_inner(lhs, rhs, 0 if transpose_a else -1, -1 if transpose_b else 0, hint)
     a = (inner, prod(left)) if transpose_a else (prod(left), inner)
     b = (prod(right), inner) if transpose_b else (inner, prod(right))
     return a, transpose_a, b, transpose_b, (left + right) or (1,)
 
 
 def _infer_dot(lhs: Spec, rhs: Spec, *, transpose_a: bool, transpose_b: bool, **_: Any) -> Spec:
-    _check_product_dtype(lhs, rhs)
+    check_numbers(lhs, rhs)
     return Spec(_as_matrices(lhs.shape, rhs.shape, transpose_a, transpose_b)[-1], lhs.dtype)
 
 
@@ -155,19 +144,14 @@ def _(g, lhs, rhs, lhs_shape, rhs_shape, *, transpose_a, transpose_b, needs=ALL,
 def _infer_batch_dot(
     lhs: Spec, rhs: Spec, *, transpose_a: bool, transpose_b: bool, **_: Any
 ) -> Spec:
-    _check_product_dtype(lhs, rhs)
+    check_numbers(lhs, rhs)
     a, b = lhs.shape, rhs.shape
     if len(a) < 3:
         raise MXNetError(f"needs three axes or more, a is {a}, b is {b}; use dot for matrices")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         raise MXNetError(f"a is {a}, b is {b}, need shapes that agree on all but the last two axes")
-    rows, inner = a[-2:][::-1] if transpose_a else a[-2:]
-    inner_b, columns = b[-2:][::-1] if transpose_b else b[-2:]
-    if inner != inner_b:
-        raise MXNetError(
-            f"inner sizes differ: a is {a}, b is {b}, need "
-            f"a.shape[{-2 if transpose_a else -1}] == b.shape[{-1 if transpose_b else -2}]"
-        )
+    _check_inner(a, b, -2 if transpose_a else -1, -1 if transpose_b else -2)
+    rows, columns = a[-1 if transpose_a else -2], b[-2 if transpose_b else -1]
     return Spec((*a[:-2], rows, columns), lhs.dtype)
 
 
@@ -199,9 +183,7 @@ def _(g, lhs, rhs, *, transpose_a, transpose_b, needs=ALL):
 
 
 @composed("linalg_gemm2", flops=_flops_product, left_out=("axis",))
-def gemm2(
-    A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
-):  # fmt: skip
+def gemm2(A, B, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0):
     """alpha op(A) op(B), where op is the identity or the transposition; single matrices or batches.
 
     A (..., M, K), B (..., K, N) -> (..., M, N). MXNetError at the call for shapes and dtypes. Cost:
@@ -221,8 +203,7 @@ def _infer_fully_connected(
 ) -> Spec:  # fmt: skip
     check_float(data, weight, bias)
     check_optional("bias", bias, not no_bias, f"no_bias={no_bias}")
-    if not data.shape:
-        raise MXNetError("data needs at least one axis, got a scalar")
+    check_axes(data, 1, "one axis or more")
     inner = prod(data.shape[1:]) if flatten else data.shape[-1]
     check_shape(
         "weight", weight, (num_hidden, inner),
@@ -233,10 +214,15 @@ def _infer_fully_connected(
     return Spec((*outer, num_hidden), data.dtype)
 
 
-def _flops_fully_connected(
+def unless_no_bias(attrs: dict[str, Any]) -> tuple[str, ...]:
+    return () if attrs["no_bias"] else ("bias",)
+
+
+def flops_of_layer(
     data: Spec, weight: Spec, bias: Spec | None = None, *, out: Spec, **_: Any
 ) -> float:
-    return 2.0 * out.size * weight.shape[1] + (0 if bias is None else out.size)
+    """One multiplication and one addition for each output and each weight that contributes."""
+    return 2.0 * out.size * prod(weight.shape[1:]) + (0 if bias is None else out.size)
 
 
 def _rows(shape: Shape, flatten: bool) -> Shape:
@@ -244,10 +230,7 @@ def _rows(shape: Shape, flatten: bool) -> Shape:
     return (shape[0], prod(shape[1:])) if flatten else (prod(shape[:-1]), shape[-1])
 
 
-@op(
-    infer=_infer_fully_connected, flops=_flops_fully_connected,
-    optional=lambda attrs: () if attrs["no_bias"] else ("bias",),
-)  # fmt: skip
+@op(infer=_infer_fully_connected, flops=flops_of_layer, optional=unless_no_bias)
 def FullyConnected(
     xp, data, weight, bias=None, *, num_hidden: int, no_bias: bool = False, flatten: bool = True,
     out=None,

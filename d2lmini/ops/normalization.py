@@ -31,7 +31,7 @@ from typing import Any
 
 from d2lmini.base import MXNetError
 from d2lmini.base.dtypes import is_half
-from d2lmini.ops.checks import check_choice, check_float, check_one_dtype, check_shapes
+from d2lmini.ops.checks import check_axes, check_choice, check_float, check_one_dtype, check_shapes
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry
 from d2lmini.ops.facts import Inputs, Partial
@@ -132,8 +132,7 @@ LayerNorm.infer_inputs(lambda given, out, attrs: _one_per_place(given, attrs["ax
 def _infer_groups(data: Spec, gamma: Spec, beta: Spec, *, num_groups: Any = None, **_: Any) -> Spec:
     """The rule of GroupNorm, and of InstanceNorm, which has no `num_groups`."""
     check_float(data, gamma, beta)
-    if len(data.shape) < 3:
-        raise MXNetError(f"needs data (N, C, ...) of three axes or more, got {data.shape}")
+    check_axes(data, 3, "(N, C, ...), three axes or more")
     C = data.shape[1]
     groups = C if num_groups is None else num_groups
     if num_groups is not None and (groups < 1 or C % groups):
@@ -200,8 +199,7 @@ def _infer_batch_norm(
     check_float(gamma, beta, moving_mean, moving_var)
     if gamma.dtype != data.dtype and not (is_half(data.dtype) and gamma.dtype == "float32"):
         check_one_dtype(data, gamma)
-    if len(data.shape) < 2:
-        raise MXNetError(f"needs data of two axes or more, got {data.shape}")
+    check_axes(data, 2, "two axes or more")
     axis = normalize_axis(axis, len(data.shape))
     check_shapes(
         (data.shape[axis],), why=f"axis {axis} of data {data.shape}", gamma=gamma, beta=beta,
@@ -306,8 +304,7 @@ def _(g, y, data, gamma, beta, dtype, *, eps, fix_gamma, use_global_stats, axis,
 def _infer_l2(data: Spec, *, mode: str, **_: Any) -> Spec:
     check_float(data)
     check_choice("mode", mode, ("instance", "channel", "spatial"))
-    if len(data.shape) < (1 if mode == "instance" else 3):
-        raise MXNetError(f"mode={mode!r} needs more axes, got {data.shape}")
+    check_axes(data, 1 if mode == "instance" else 3, f"more axes for mode={mode!r}")
     return data
 
 

@@ -210,9 +210,7 @@ def _infer_position(data: Spec, *, axis: int | None = None, keepdims: bool = Fal
     return spec
 
 
-def find_extreme(
-    xp: Any, data: Any, method: str, axis: int | None, keepdims: bool = False
-) -> Any:  # fmt: skip
+def find_extreme(xp: Any, data: Any, method: str, axis: int | None, keepdims: bool = False) -> Any:
     """The first position of "argmax" or "argmin", which nan is, as in NumPy. (CuPy takes the last
     nan of several.)"""
     found = getattr(data, method)(axis=axis, keepdims=keepdims)

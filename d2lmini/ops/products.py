@@ -59,10 +59,7 @@ def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
         return kernels[kind_of(xp)](xp, a, b, out)
     if a.dtype.itemsize == 2 and is_half(a.dtype):
         product = matmul(xp, a.astype("float32"), b.astype("float32"))
-        if out is None:
-            return product.astype(a.dtype)
-        xp.copyto(out, product, casting="same_kind")
-        return out
+        return chunking.place(xp, product, a.dtype, out)
     shape, columns = a.shape, b.shape[-1]
     inner = shape[-1]
     two = out is None and inner > 1 and len(shape) == b.ndim == 2

@@ -30,14 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.base import ArgumentValueError, MXNetError
+from d2lmini.base import MXNetError
 from d2lmini.device.parallel import parallel_for
-from d2lmini.ops.checks import check_choice, check_float, refuse_gradient
+from d2lmini.ops.checks import check_axes, check_choice, check_float, refuse_gradient, require
 from d2lmini.ops.chunking import place
 from d2lmini.ops.core import DType, Shape, Spec, op
 from d2lmini.ops.kernels import with_kernels
 from d2lmini.ops.random_state import Key
-from d2lmini.ops.reduce import reduced_axes
+from d2lmini.ops.reduce import kept_shape, reduced_axes
 
 # Drawing takes about this many operations per number.
 _FLOPS = 20.0
@@ -100,8 +100,7 @@ def random_normal_like(xp, data, *, loc: float = 0.0, scale: float = 1.0, rng, o
 def _integers(*, low: int, high: int, shape: Shape, dtype: Any, **_: Any) -> Spec:
     if low >= high:
         raise MXNetError(f"low must be less than high, got low={low}, high={high}")
-    if np.dtype(dtype).name not in ("int32", "int64"):
-        raise MXNetError(f"dtype {dtype} is not one of int32, int64")
+    check_choice("dtype", np.dtype(dtype).name, ("int32", "int64"))
     return Spec(_known(shape), dtype)
 
 
@@ -114,8 +113,7 @@ def random_randint(xp, *, low: int, high: int, shape: Shape = (), dtype: DType =
 def _categories(
     data: Spec, *, shape: Shape, get_prob: bool, dtype: Any, **_attrs: Any
 ) -> list[Spec]:
-    if not data.shape:
-        raise MXNetError("data must be (..., K) probabilities, got shape ()")
+    check_axes(data, 1, "(..., K): probabilities")
     check_float(data)
     result = (data.shape[:-1] + tuple(shape)) or (1,)
     indices = Spec(result, dtype)
@@ -171,12 +169,6 @@ _WORTH_IT = 4096
 _INT64 = np.iinfo(np.int64)
 # Signed 32-bit integers to [-1, 1]; a step of 2^-31 leaves the tail whole up to 6.6 deviations.
 _UNIT = np.float32(2.0**-31)
-
-#: What a parameter must be -> the test of numbers or arrays. nan is none of it.
-RANGES: dict[str, Callable[[Any], Any]] = {
-    "0 or more": lambda value: value >= 0,
-    "finite": lambda value: abs(value) < np.inf,
-}
 
 
 def _fill_standard(draw: Any, out: np.ndarray) -> None:
@@ -239,13 +231,6 @@ def _normal(generator: Any, out: np.ndarray, loc: float, scale: float) -> None:
 _DISTRIBUTIONS: dict[str, Callable[..., None]] = {"uniform": _uniform, "normal": _normal}
 
 
-def require(what: str, needs: str, value: Any) -> None:
-    """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
-    parameter `what`, is what it `needs` to be."""
-    if not np.all(RANGES[needs](value)):
-        raise ArgumentValueError(f"{what} must be {needs}, got {value}")
-
-
 @with_kernels
 def standard_uniform(xp: Any, key: Key, piece: int, shape: tuple[int, ...]) -> Any:
     """float32 from 0 (included) to 1 (excluded), from the stream of one piece of an operation."""
@@ -271,8 +256,7 @@ def draw(xp: Any, name: str, rng: Key, out: Any, parameters: dict[str, float]) -
 def _infer_dropout(data: Spec, *, p: float, mode: str, axes: Shape, **_: Any) -> Spec:
     check_float(data)
     check_choice("mode", mode, ("training", "always"))
-    if not 0 <= p <= 1:
-        raise MXNetError(f"p={p} is not a probability, need a number from 0 to 1")
+    require("p", "from 0 to 1", p)
     reduced_axes(axes, len(data.shape))
     return data
 
@@ -311,8 +295,7 @@ def dropped(xp, data, *, p: float, axes: Shape, key, out=None):
     scale = data.dtype.type(0 if p == 1 else 1 / (1 - p))
     if axes or xp is not np:
         shared = reduced_axes(axes, data.ndim) if axes else ()
-        shape = tuple(1 if i in shared else n for i, n in enumerate(data.shape))
-        drawn = standard_uniform(xp, key, 0, shape)
+        drawn = standard_uniform(xp, key, 0, kept_shape(data.shape, shared))
         return xp.multiply(data, (drawn >= p) * scale, out=y)
     flat, place = data.reshape(-1), y.reshape(-1)
 

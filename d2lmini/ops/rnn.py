@@ -31,7 +31,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape, require
 from d2lmini.ops.core import ALL, Shape, Spec, op
 from d2lmini.ops.facts import Conflict
 from d2lmini.ops.random_ops import standard_uniform
@@ -144,9 +144,9 @@ def network_on(
     return Network(mode, prod(data[:-2]), N, C, state_size, num_layers, 1 + bidirectional)
 
 
-def _empty(xp: Any, specs: Sequence[Any]) -> tuple:
-    """Arrays of the shapes and dtypes of specs, or of other arrays."""
-    return tuple([xp.empty(spec.shape, spec.dtype) for spec in specs])
+def _places(xp: Any, out: Any, specs: Sequence[Any]) -> tuple:
+    """`out` if given, else new arrays of the shapes and dtypes of specs, or of other arrays."""
+    return out or tuple([xp.empty(spec.shape, spec.dtype) for spec in specs])
 
 
 def _given(*arrays: Any) -> list[Any]:
@@ -171,11 +171,9 @@ def _infer(
     _check_arrays(mode, state_cell, data, parameters, state)
     if len(data.shape) != 3:
         raise MXNetError(f"data is {data.shape}, need (T, N, C): steps, sequences, inputs")
-    if state_size < 1 or num_layers < 1 or not 0 <= p <= 1:
-        raise MXNetError(
-            f"state_size={state_size}, num_layers={num_layers}, p={p}: need 1 or more, 1 or more, "
-            "and a probability"
-        )
+    require("state_size", "1 or more", state_size)
+    require("num_layers", "1 or more", num_layers)
+    require("p", "from 0 to 1", p)
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
     check_shape("state", state, network.state, why="layers times directions, batch, state_size")
     check_shape("state_cell", state_cell, network.state, why="as state")
@@ -222,8 +220,7 @@ def RNN(
     Cost: 2 T N FLOPs for each number in parameters. After cuDNN's and MXNet's RNN.
     """
     network = network_on(data.shape, mode, state_size, num_layers, bidirectional)
-    if out is None:
-        out = _empty(xp, network.outputs(data.dtype))
+    out = _places(xp, out, network.outputs(data.dtype))
     masks = _masks(xp, rng, p * training, network, data.dtype)
     states = _given(state, state_cell)
     network.forward(layer_of(xp, mode), data, [parameters], states, out, masks)
@@ -322,8 +319,7 @@ def rnn_layer(
     >>> one.shape, all.shape, (one == all[0]).asnumpy().all()
     ((1, 2), (4, 1, 2), np.True_)
     """
-    if out is None:
-        out = _empty(xp, _layer_outputs(data, state, mode))
+    out = _places(xp, out, _layer_outputs(data, state, mode))
     parameters = i2h_weight, h2h_weight, i2h_bias, h2h_bias
     network, states = network_on(data.shape, mode, state.shape[1]), _given(state, state_cell)
     network.forward(layer_of(xp, mode), data, parameters, states, out)
@@ -377,8 +373,7 @@ def rnn_backward(
     g, y, reserve, data, *rest = arrays
     n = _n_given(mode, n_parameters)
     parameters, states, heads = rest[:n_parameters], rest[n_parameters:n], rest[n:]
-    if out is None:
-        out = _empty(xp, [*[data] * wants_data, *rest[:n]])
+    out = _places(xp, out, [*[data] * wants_data, *rest[:n]])
     dparameters, dstates = out[wants_data : -len(states)], out[-len(states) :]
     for place, given in zip(dstates, [None] * (len(states) - len(heads)) + heads):
         place[...] = 0 if given is None else given.reshape(place.shape)

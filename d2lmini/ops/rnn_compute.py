@@ -57,16 +57,23 @@ class Weights(NamedTuple):
 
 
 class Layer:
-    """The parts that all kinds share.
+    """The parts that all kinds share. A kind defines
 
     n_gates  rows of the weights for each unit
     keeps    the values of k for the arrays (T, N, k H) that backward needs besides the outputs
     slopes   the values of k for the parts of D: the first is the gradient of a, the last that of c
+    step     (c, w, states, y, kept, work) -> next states: completes a step after its product c and
+             fills y, the next h. kept: the parts of this step; `work` (N, H) is scratch memory
+    back     (D, before, kept, across, y, g, heads): fills D, the gradients of a and c, from the
+             last step to the first, which updates `heads`. before: the states before each step;
+             across: U
     """
 
     n_gates = 1
     keeps: ClassVar[tuple[int, ...]] = ()
     slopes: ClassVar[tuple[int, ...]] = (1,)
+    step: Callable[..., list[Any]]
+    back: Callable[..., None]
 
     def __init__(self, xp: Any):
         self.xp = xp
@@ -94,13 +101,6 @@ class Layer:
         place = kept[0] if kept else y
         matmul(self.xp, x, w.i2h.T, rows(place))
         place += w.i2h_bias + w.h2h_bias
-
-    def step(
-        self, c: Any, w: Weights, states: list[Any], y: Any, kept: list[Any], work: Any
-    ) -> list[Any]:
-        """Complete a step after its product c: fill y, the next h, and return the next states.
-        kept: the parts of this step; `work` (N, H) is scratch memory."""
-        raise NotImplementedError
 
     # -- back -------------------------------------------------------------------------------------
 
@@ -132,14 +132,6 @@ class Layer:
             adds = True
         matmul(xp, rows(D[-1]).T, rows(before[0]), grads.h2h)
         sum_rows(xp, rows(D[-1]), grads.h2h_bias)
-
-    def back(
-        self, D: list[Any], before: list[Any], kept: list[Any], across: Any, y: Any, g: Any,
-        heads: list[Any],
-    ) -> None:  # fmt: skip
-        """Fill D, the gradients of a and c, from the last step to the first, which updates
-        `heads`. before: the states before each step; across: U."""
-        raise NotImplementedError
 
     def gates_of_a(self, D: list[Any]) -> list[tuple[slice, Any]]:
         """Pairs of the rows of the weight W and their gradients of a, (T N, rows)."""

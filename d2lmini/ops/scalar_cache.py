@@ -134,7 +134,7 @@ def _level(key: tuple[np.dtype, Any, Shape]) -> np.ndarray:
 _levels = Table(_level, most=200)
 
 
-def _bound(ufunc: str, docstring: str) -> Callable[..., Any]:
+def _bound(ufunc: str) -> Callable[..., Any]:
     """The function that compares each element with a number by `ufunc`."""
     of_numpy = getattr(np, ufunc)
 
@@ -145,16 +145,13 @@ def _bound(ufunc: str, docstring: str) -> Callable[..., Any]:
             return _by_rows(of_numpy, data, number, out)
         return getattr(xp, ufunc)(data, clamped_scalars[xp][data.dtype][number], out=out)
 
-    bound.__doc__ = docstring
+    bound.__doc__ = (
+        f"The {ufunc} of each element and a number; nan where data is. int64 for bool arrays."
+    )
     return bound
 
 
-maximum_scalar = _bound(
-    "maximum", "max(data, number), nan where data is; data's shape and dtype (int64 for bool)."
-)
-minimum_scalar = _bound(
-    "minimum", "min(data, number), nan where data is; data's shape and dtype (int64 for bool)."
-)
+maximum_scalar, minimum_scalar = _bound("maximum"), _bound("minimum")
 
 
 def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:
@@ -167,8 +164,7 @@ def level(xp: Any, dtype: np.dtype, number: Any, shape: Shape) -> Any:
 def _by_rows(ufunc: Any, data: np.ndarray, number: Any, out: np.ndarray | None) -> np.ndarray:
     n = data.size
     row = _levels[data.dtype, number, (ROW,)]
-    if out is None:
-        out = np.empty(data.shape, row.dtype)
+    out = np.empty(data.shape, row.dtype) if out is None else out
     if not (data.flags.c_contiguous and out.flags.c_contiguous):
         return ufunc(data, row[:1], out=out)
     source, target = data.reshape(-1), out.reshape(-1)

@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_choice, check_float, check_optional, check_shape
+from d2lmini.ops.checks import check_axes, check_choice, check_float, check_optional, check_shape
 from d2lmini.ops.core import Shape, Spec, op, with_axis
 from d2lmini.ops.facts import Inputs, Partial
 from d2lmini.ops.index import adjoint, integers, scatter, scatter_add
@@ -57,8 +57,7 @@ def _check(
 ) -> Spec:  # fmt: skip
     if axis not in axes:
         raise MXNetError(f"axis={axis}, need {' or '.join(map(str, axes))}")
-    if len(data.shape) < 2:
-        raise MXNetError(f"data is {data.shape}, need two axes or more: time and batch")
+    check_axes(data, 2, "two axes or more: time and batch")
     used, batch = use_sequence_length, data.shape[1 - axis]
     check_optional("sequence_length", sequence_length, used, f"use_sequence_length={used}")
     check_shape("sequence_length", sequence_length, (batch,), why="one for each sequence")
@@ -137,7 +136,7 @@ def _last_step(xp: Any, shape: Shape, lengths: Any, axis: int) -> tuple:
 @op(infer=_infer_last, flops=0, **_OF_SEQUENCES)
 def SequenceLast(
     xp, data, sequence_length=None, *, use_sequence_length: bool = False, axis: int = 0
-):  # fmt: skip
+):
     """The last valid step of each sequence: (T, N, X...) -> (N, X...), dtype kept.
 
     Without lengths step T-1. A length outside 1 ... T counts as the nearest (MXNet reads memory
@@ -149,7 +148,7 @@ def SequenceLast(
 @adjoint(SequenceLast, "_sequence_last_grad", flops=0)
 def _sequence_last_grad(
     xp, g, sequence_length=None, *, shape: Shape, use_sequence_length: bool, axis: int
-):  # fmt: skip
+):
     """Zeros of `shape`, and g at each last step."""
     return scatter(xp, _last_step(xp, shape, sequence_length, axis), g, shape, None)
 
@@ -325,6 +324,4 @@ def CTCLoss(
     return xp.where(possible, -total, 0.0).astype(data.dtype), slope.astype(data.dtype)
 
 
-@CTCLoss.gradient(saves="y")
-def _(g, y):
-    return g[0].reshape((1, -1, 1)) * y[1], None, None, None
+CTCLoss.gradient("y")(lambda g, y: (g[0].reshape((1, -1, 1)) * y[1], None, None, None))

@@ -56,10 +56,11 @@ import numpy as np
 
 from d2lmini.base import ArgumentValueError, MXNetError
 from d2lmini.ops import chunking
+from d2lmini.ops.checks import check_choice, require
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Axes, Op, Shape, Spec, normalize_axis, op, op_of_view, with_axis
 from d2lmini.ops.elementwise import broadcast_shape
-from d2lmini.ops.index import adjoint
+from d2lmini.ops.index import adjoint, scatter
 from d2lmini.ops.reduce import distinct_axes, reshape_to, spread, sum_to
 from d2lmini.ops.signature import signature_of, with_signature
 
@@ -141,7 +142,7 @@ def _to_shape(view: Callable, back: Callable, name: str = "", **facts: Any) -> C
     def declare(shape_of: Callable[..., Shape]) -> Op:
         own = signature_of(shape_of, 0)
 
-        @with_signature(own._replace(words=(*own.words, "out")), shape_of.__doc__)
+        @with_signature(own, shape_of.__doc__)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
             shape = shape_of(*[a.shape for a in arrays], **attrs)
             return chunking.place_view(xp, view(xp, arrays[0], shape), out)
@@ -179,8 +180,7 @@ def reshape(data, *, shape: Shape = (), reverse: bool = False):
 def np_reshape(a, *, newshape: Shape, order: str = "C"):
     """A copy in another shape of NumPy's kind, which may be () or have zeros: the name of `_spread`
     in MXNet's files."""
-    if order != "C":
-        raise MXNetError(f"reshapes in order 'C', not {order!r}")
+    check_choice("order", order, ("C",))
     return newshape
 
 
@@ -320,8 +320,7 @@ def tile(data, *, reps: Shape):
     >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    if any(r < 0 for r in reps):
-        raise MXNetError(f"reps={reps}, need numbers >= 0")
+    require("reps", "0 or more", np.array(reps))
     ndim = max(data.ndim, len(reps))
     shape, reps = ((1,) * (ndim - len(s)) + s for s in (data.shape, reps))
     kept = tuple(s for n in shape for s in (1, n))
@@ -336,8 +335,7 @@ def repeat(data, *, repeats: int, axis: int | None = None):
     >>> nd.repeat(nd.array([1, 2]), repeats=2).asnumpy().tolist()
     [1.0, 1.0, 2.0, 2.0]
     """
-    if repeats < 0:
-        raise MXNetError(f"repeats={repeats}, need a number >= 0")
+    require("repeats", "0 or more", repeats)
     shape: Shape = (prod(data.shape),) if axis is None else data.shape
     axis = normalize_axis(axis or 0, len(shape))
     kept = tuple(s for n in shape for s in (n, 1))
@@ -385,8 +383,7 @@ swapaxes.gradient()(lambda g, *, dim1, dim2: swapaxes(g, dim1=dim1, dim2=dim2))
 
 
 def _check_blocks(shape: Shape, block_size: int, multiples: Shape) -> Shape:
-    if block_size < 1:
-        raise MXNetError(f"block_size={block_size}, need 1 or more")
+    require("block_size", "1 or more", block_size)
     if len(shape) != 4 or any(n % m for n, m in zip(shape, multiples)):
         raise MXNetError(f"data is {shape}, need (N, C, H, W), multiples of {multiples}")
     return shape
@@ -455,10 +452,9 @@ def undiag(xp, data, *, shape: Shape, k: int):
     writes into a matrix, the diagonal of this matrix."""
     if len(shape) == 1:
         return xp.diagonal(data, k)
-    result = xp.zeros(shape, data.dtype)
     place = xp.arange(data.shape[-1])
-    result[place + max(0, -k), place + max(0, k)] = xp.moveaxis(data, -1, 0)
-    return result
+    where = (place + max(0, -k), place + max(0, k))
+    return scatter(xp, where, xp.moveaxis(data, -1, 0), shape, None)
 
 
 # -- results that do not depend on the elements ----------------------------------------------------

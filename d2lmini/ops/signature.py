@@ -3,14 +3,14 @@
 The parameters of an op's compute function are the op's inputs and attributes. For ops that come in
 families a loop generates the functions; their signatures are stated explicitly:
 
->>> def double(xp, x, *, times: int = 1, out=None): ...
+>>> def double(xp, x, *, times: int = 1): ...
 >>> signature_of(double)
-Signature(inputs=('x',), words=('times', 'out'), defaults={'times': 1, 'out': None}, \
+Signature(inputs=('x',), words=('times',), defaults={'times': 1}, \
 annotations={'times': 'int'}, n_required=1, variadic=False)
 >>> @with_signature(signature_of(double)._replace(inputs=("x", "y"), n_required=2))
-... def double_two(xp, *arrays, **attrs): ...
->>> signature_of(double_two).inputs
-('x', 'y')
+... def double_two(xp, *arrays, out=None, **attrs): ...
+>>> signature_of(double_two)[:2]
+(('x', 'y'), ('times', 'out'))
 
 The annotation of an attribute says how a call checks and converts it. A graph file holds attributes
 as strings; users write numbers, tuples and NumPy scalars. All forms convert to the same value:
@@ -70,10 +70,10 @@ def signature_of(compute: Callable[..., Any], skip: int = 1) -> Signature:
 
 def with_signature(signature: Signature, doc: str | None = None) -> Callable[[Callable], Callable]:
     """State the signature (and the docstring) of a function that is written for any inputs and
-    attributes."""
+    attributes, and takes `out`."""
 
     def state(compute: Any) -> Any:
-        compute.signature = signature
+        compute.signature = signature._replace(words=(*signature.words, "out"))
         compute.__doc__ = doc or compute.__doc__
         return compute
 

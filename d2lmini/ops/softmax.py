@@ -39,7 +39,7 @@ from math import prod
 from typing import Any
 
 from d2lmini.base import MXNetError
-from d2lmini.ops.checks import check_float, check_numbers, check_one_dtype, check_shape
+from d2lmini.ops.checks import check_axes, check_float, check_numbers, check_shape
 from d2lmini.ops.composed import composed
 from d2lmini.ops.core import Shape, Spec, normalize_axis, registry, with_axis
 from d2lmini.ops.index import pick
@@ -103,18 +103,16 @@ def softmin(data, *, axis: int = -1, temperature: float | None = None):
     return _shares(_scaled(data, -1 / (temperature or 1)), axis)
 
 
-def _softmax_gradient(g: Any, y: Any, axis: int, scale: float) -> Any:
-    return _scaled(y * (g - (g * y).sum(axis=axis, keepdims=True)), scale)
+def _gradient_of_shares(sign: int) -> Any:
+    def rule(g, y, *, axis, temperature):
+        slope = y * (g - (g * y).sum(axis=axis, keepdims=True))
+        return _scaled(slope, sign / (temperature or 1))
+
+    return rule
 
 
-@softmax.gradient(saves="y")
-def _(g, y, *, axis, temperature):
-    return _softmax_gradient(g, y, axis, 1 / (temperature or 1))
-
-
-@softmin.gradient(saves="y")
-def _(g, y, *, axis, temperature):
-    return _softmax_gradient(g, y, axis, -1 / (temperature or 1))
+softmax.gradient("y")(_gradient_of_shares(1))
+softmin.gradient("y")(_gradient_of_shares(-1))
 
 
 @log_softmax.gradient(saves="y")
@@ -128,8 +126,7 @@ def _(g, y, *, axis, temperature):
 def _infer_softmax_output(data: Spec, label: Spec, **_: Any) -> Spec:
     check_float(data, label)
     shape = data.shape
-    if not shape:
-        raise MXNetError(f"data needs more axes, got {shape}")
+    check_axes(data, 1, "one axis or more")
     why = "probabilities like data, or class numbers"
     check_shape("label", label, shape, shape[:-1], shape[:1], why=why)
     return data
@@ -240,8 +237,7 @@ def _(data, label, *, axis, sparse_label, batch_axis, scale):
 
 
 def _infer_squared_error(pred: Spec, label: Spec, *, scale: float, batch_axis: int) -> Spec:
-    check_numbers(pred)
-    check_one_dtype(pred, label)
+    check_numbers(pred, label)
     if label.size != pred.size:
         raise MXNetError(
             f"cannot reshape label {label.shape} into {pred.shape}, the shape of pred: they have "

@@ -49,10 +49,7 @@ class Spec:
         try:
             return cls._known[shape, dtype]
         except (KeyError, TypeError):
-            return cls._learn(tuple(map(int, shape)), np.dtype(dtype))
-
-    @classmethod
-    def _learn(cls, shape: Shape, dtype: np.dtype) -> Spec:
+            shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
         spec = super().__new__(cls)
         spec.shape = shape
         spec.dtype = dtype

@@ -49,15 +49,8 @@ import numpy as np
 from d2lmini.base import MXNetError
 from d2lmini.ops import chunking
 from d2lmini.ops.core import Bounds, DType, Shape, Spec, normalize_axis, op, op_of_view, registry
-from d2lmini.ops.index import (
-    adjoint,
-    coordinate,
-    flatten_places,
-    integers,
-    scatter,
-    scatter_add,
-    take,
-)
+from d2lmini.ops.create import zeros
+from d2lmini.ops.index import adjoint, integers, scatter, scatter_add, take
 from d2lmini.ops.reduce import sum_to
 from d2lmini.ops.shape import expand_dims, reshape, squeeze
 
@@ -89,10 +82,7 @@ def slice_(xp, data, *, begin: Bounds, end: Bounds, step: Bounds = (), out=None)
 @adjoint(slice_, "_unslice", flops=0)
 def unslice(xp, data, *, shape: Shape, begin: Bounds, end: Bounds, step: Bounds = (), out=None):
     """Zeros of `shape` with `data` at the elements that `slice` reads."""
-    if out is None:
-        out = xp.zeros(shape, data.dtype)
-    else:
-        out.fill(0)
+    out = zeros.compute(xp, shape=shape, dtype=data.dtype, out=out)
     chunking.copy(xp, data, out[_key(shape, begin, end, step)])
     return out
 
@@ -138,9 +128,7 @@ def reverse(xp, data, *, axis: Shape, out=None):
     return chunking.place_view(xp, xp.flip(data, axis), out)
 
 
-@reverse.gradient()
-def _(g, *, axis):
-    return reverse(g, axis=axis)
+reverse.gradient()(lambda g, *, axis: reverse(g, axis=axis))
 
 
 # -- x[key] ----------------------------------------------------------------------------------------
@@ -151,11 +139,6 @@ Key = tuple[Any, ...]
 def is_at(item: Any) -> bool:
     """True if this item of a key stands for an index array."""
     return type(item) is tuple and item[0] == "at"
-
-
-def _places(item: Any) -> Any:
-    """The shape of an index array; None for any other item."""
-    return item[1] if is_at(item) else None
 
 
 def count(item: tuple) -> int:
@@ -171,7 +154,7 @@ def result_shape(key: Key) -> Shape:
     come first if a slice, None or `...` separates the arrays; a number next to arrays counts as an
     array. ValueError when the arrays do not broadcast.
     """
-    arrays = [places for places in map(_places, key) if places is not None]
+    arrays = [item[1] for item in key if is_at(item)]
     if not arrays:
         return tuple(1 if i is None else count(i) for i in key if type(i) is not int)
     places = arrays[0] if len(arrays) == 1 else np.broadcast_shapes(*arrays)
@@ -179,7 +162,7 @@ def result_shape(key: Key) -> Shape:
     begin, end = None, None  # in `shape`: before the first and after the last array or number
     parted = False
     for item in key:
-        if type(item) is int or _places(item) is not None:
+        if type(item) is int or is_at(item):
             if begin is None:
                 begin = len(shape)
             elif end is not None:
@@ -229,8 +212,10 @@ def _getitem_grad(xp, g, indices=None, *, key, shape: Shape, out=None):
     if indices is None:
         return scatter(xp, where, g, shape, out)
     # Flat positions of data[key]: each axis's own coordinates, indexed with the same key.
-    columns = (coordinate(xp, shape, axis)[where] for axis in range(len(shape)))
-    places = flatten_places(columns, shape)
+    places: Any = 0
+    for axis, n in enumerate(shape):
+        steps = xp.arange(n).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        places = places * n + xp.broadcast_to(steps, shape)[where]
     return scatter_add(xp, places, g, shape, out)
 
 
@@ -281,12 +266,9 @@ def _setitem(xp, data, value=None, indices=None, *, key, scalar=None):
 )  # fmt: skip
 def _assign(xp, value, *, shape: Shape, dtype: DType, out=None):
     """value broadcast to `shape` and converted to `dtype`: the op of `x[:] = value`."""
-    if out is None:
-        out = xp.empty(shape, dtype)
+    out = xp.empty(shape, dtype) if out is None else out
     xp.copyto(out, value, casting="unsafe")
     return out
 
 
-@_assign.gradient(saves="value.shape value.dtype")
-def _(g, shape, dtype):
-    return sum_to(g, shape).astype(dtype)
+_assign.gradient("value.shape value.dtype")(lambda g, shape, dtype: sum_to(g, shape).astype(dtype))

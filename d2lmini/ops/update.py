@@ -253,11 +253,6 @@ class UpdateStep(NamedTuple):
     op: Update
     attrs: dict[str, Any]
 
-    @property
-    def width(self) -> int:
-        """Number of arrays that the step takes."""
-        return len(self.op.input_names)
-
 
 def over_pieces(arrays: Sequence[Any], body: Callable[[int, int, int], None]) -> None:
     """Call body(array, begin, end) for all arrays, in chunks of at most `GRAIN` elements, on all
@@ -314,7 +309,7 @@ def run(xp: Any, steps: Sequence[UpdateStep], groups: list[tuple]) -> None:
 def groups_of(steps: Sequence[UpdateStep], data: Iterable[Any]) -> list[tuple]:
     """The arrays of each step."""
     rest = iter(data)
-    return [tuple(islice(rest, step.width)) for step in steps]
+    return [tuple(islice(rest, step.op.arity)) for step in steps]
 
 
 def _written(n: int, attrs: dict[str, Any]) -> list[int]:
@@ -326,7 +321,7 @@ def _written(n: int, attrs: dict[str, Any]) -> list[int]:
 def _infer_steps(*data: Spec, steps: Sequence[UpdateStep], **_attrs: Any) -> tuple:
     """No output, if each step's arrays are as its op needs them. (A plan depends on the ops of the
     steps, too, so this is checked once per plan.)"""
-    expected = sum(step.width for step in steps)
+    expected = sum(step.op.arity for step in steps)
     if expected != len(data):
         raise MXNetError(
             f"the updates take {expected} arrays, got {len(data)}: an optimizer's states were made "
@@ -344,13 +339,7 @@ def _fused_update(xp, *data, steps):
     return ()
 
 
-def _one_factor(factor: Spec, *data: Spec) -> tuple:
-    if factor.size != 1:
-        raise MXNetError(f"the factor is an array of size 1, got shape {factor.shape}")
-    return ()
-
-
-@op(infer=_one_factor, outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
+@op(infer=lambda *_: (), outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
 def _scale_arrays(xp, *data):
     """Multiply all arrays but the first, in place, by the first, which has one element; no output.
     `gluon.utils.clip_global_norm` clips gradients to a common norm with this op."""

@@ -226,7 +226,7 @@ class Update(Op):
     prepare: Callable[..., Step]
 
     def __init__(self, name: str, signature: Signature, doc: str | None, **facts: Any):
-        @with_signature(signature._replace(words=(*signature.words, "out")), doc)
+        @with_signature(signature, doc)
         def compute(xp: Any, *arrays: Any, out: Any = None, **attrs: Any) -> Any:
             out = xp.empty_like(arrays[0]) if out is None else out
             places = (*arrays, out)
@@ -243,9 +243,7 @@ class Update(Op):
         return self.prepare(xp, dtype, tuple([attrs[name] for name in self.attr_names]))
 
 
-def like_weight(
-    weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any
-) -> Spec:  # fmt: skip
+def like_weight(weight: Spec, grad: Spec, *states: Spec, wide: Any = None, **_attrs: Any) -> Spec:
     """The new weight, the gradient and the states have the spec of the weight; the states in
     mixed precision are `wide`."""
     check_float(weight)

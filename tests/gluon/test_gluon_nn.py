@@ -123,7 +123,7 @@ def test_errors_of_the_constructor(build, error, words):
     [
         ("nn.Dense(4, in_units=3)", (2, 5), r"weight .*\(4, 3\)"),
         ("nn.Dense(4, activation='foo')", (2, 5), "act_type"),
-        ("nn.Dropout(2)", (2, 5), "p=2"),
+        ("nn.Dropout(2)", (2, 5), "p must be from 0 to 1"),
         ("nn.Conv2D(4, 3)", (2, 5), r"a kernel of 2 axes needs data NCHW, got \(2, 5\)"),
         ("nn.Conv2D(4, 3, in_channels=2)", (2, 5, 5, 5), r"\(4, 2, 3, 3\)"),
         ("nn.BatchNorm(3)", (2, 5), "BatchNorm: axis=3 is out of range"),

@@ -78,7 +78,7 @@ def test_shapes_that_do_not_fit_are_explained_at_the_call(name, shapes, attrs, s
     "name, dtypes, says",
     [
         ("dot", ("float32", "float64"), "dtypes differ"),
-        ("dot", ("bool", "bool"), "does not support bool"),
+        ("dot", ("bool", "bool"), "needs numbers, got bool"),
     ],
 )
 def test_dtypes_that_do_not_fit_are_explained_at_the_call(name, dtypes, says):

@@ -36,7 +36,7 @@ ERRORS = [
     (lambda: nd.depth_to_space(ones(1, 3, 2, 2), 2), "multiples of (1, 4, 1, 1)"),
     (lambda: nd.broadcast_to(ones(2, 3), shape=(4, 3)), "(2, 3) does not broadcast to (4, 3)"),
     (lambda: nd.broadcast_like(FLAT, X), "need as many axes"),
-    (lambda: nd.repeat(X, repeats=-1), "repeats=-1, need a number >= 0"),
+    (lambda: nd.repeat(X, repeats=-1), "repeats must be 0 or more, got -1"),
     (lambda: nd.slice(X, begin=(0,), end=(1, 2)), "must have the same length"),
     (lambda: nd.slice(FLAT, begin=(0,), end=(4,), step=(0,)), "contains 0; a step must not be 0"),
     (lambda: nd.slice_axis(X, axis=1, begin=0, end=9), "do not fit axis 1 of (2, 3, 4), of size 3"),

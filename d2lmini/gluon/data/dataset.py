@@ -41,7 +41,7 @@ from d2lmini.context import current_context
 from d2lmini.gluon.utils import as_default
 from d2lmini.ndarray import NDArray
 from d2lmini.ndarray.exchange import from_array
-from d2lmini.ops.core import DTYPES
+from d2lmini.ops.signature import DTYPES
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:

@@ -584,7 +584,7 @@ def test_optimizer_steps_of_many_parameters(op, dtype):
     each = [um.UpdateStep(rule, {**attrs, "wd": 0.01 * (i > 1)}) for i in range(5)]
     data = []
     for i, step in enumerate(each):
-        for k in range(step.width):
+        for k in range(step.op.arity):
             kind = dtype if k < 2 else "float32"
             data.append(rng.uniform(0.1, 0.2, i % 5 + 1).astype(kind))
     there = [cupy.asarray(a) for a in data]
