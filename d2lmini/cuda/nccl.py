@@ -66,8 +66,7 @@ class NcclWorker:
             except Exception as problem:
                 # The device that failed explains the error; if none has, NCCL's own message does.
                 for lane in lanes:
-                    if lane.stream.last is not None:
-                        lane.ask(lane.stream.last.query)
+                    lane.ask(lane.stream.last.query)
                 raise lanes[0].device.task_error(problem) from None
 
     def finish(self, deadline: float | None = None) -> bool:

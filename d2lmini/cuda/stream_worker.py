@@ -153,8 +153,7 @@ class StreamWorker:
         """Block until all work on the stream is done; False at the deadline. MXNetError if the
         device failed."""
         stream = vars(self).get("stream")
-        mark = None if stream is None else stream.last
-        return mark is None or self.device.dead is not None or self.wait(mark, deadline)
+        return stream is None or self.device.dead is not None or self.wait(stream.last, deadline)
 
     # -- issuing on the callers' threads -----------------------------------------------------------
 
@@ -283,9 +282,7 @@ class StreamWorker:
                 pool.drain()
         while self.pending_free:
             block = self.pending_free.popleft()
-            order = block.order
-            is_ours = order.is_on(self.stream) or self.stream.has_seen(order.marks(True))
-            if block.foreign or not is_ours:
+            if block.foreign or not self.stream.has_seen(block.order.marks(True)):
                 self.waiting.append(block)
                 continue
             block.free()
@@ -387,7 +384,7 @@ def prepare_issue(
 
     def issue() -> None:
         """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
-        mark = stream.open or stream.open_mark()
+        mark = stream.open_mark()
         for order in reads:
             order.readers[stream] = mark
         for order in writes:

@@ -110,7 +110,6 @@ MIN_PER_LANE, MIN_PART, MAX_PARTS, MAX_THREADS = 16, 512, 256, 1 << 18
 #: Reduction -> its first value, and how two values become one: the letter of `all_lanes`, and in C.
 _KINDS = {
     "sum": (0.0, "+", "{} + {}"),
-    "mean": (0.0, "+", "{} + {}"),
     "max": (-np.inf, ">", "maximum({}, {})"),
     "min": (np.inf, "<", "minimum({}, {})"),
 }

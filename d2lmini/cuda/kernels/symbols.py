@@ -74,7 +74,7 @@ C_TYPES = {
 #: Threads of a block: a multiple of the warp size 32; with 256 any register count fits.
 THREADS = 256
 
-#: The same for all numbers.
+#: The same for all numbers. (bools are computed as ints, and each result is a bool again.)
 _ALL = {
     **{
         name: f"{{0}} {operator} {{1}}"
@@ -117,6 +117,7 @@ _FLOATS = {
     },
 }
 
+#: Integers and bools.
 _INTEGERS = {
     **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
     "absolute": "{0} < 0 ? -{0} : {0}",
@@ -130,20 +131,10 @@ _INTEGERS = {
     "invert": "~{0}",
 }
 
-#: Sums of bools are "or", products "and".
-_BOOLS = {
-    **dict.fromkeys(("add", "maximum", "bitwise_or"), "{0} || {1}"),
-    **dict.fromkeys(("multiply", "minimum", "bitwise_and"), "{0} && {1}"),
-    **dict.fromkeys(("absolute", "square", "floor", "ceil", "trunc"), "{0}"),
-    "bitwise_xor": "{0} != {1}",
-    "invert": "!{0}",
-}
-
 _TABLES = {
-    "f": {**_ALL, **_FLOATS},
-    "i": {**_ALL, **_INTEGERS},
-    "u": {**_ALL, **_INTEGERS},
-    "b": {**_ALL, **_BOOLS},
+    "f": _ALL | _FLOATS,
+    **dict.fromkeys("iu", _ALL | _INTEGERS),
+    "b": _ALL | _INTEGERS | {"invert": "!{0}"},
 }
 
 #: Our own functions by name, in an order in which they can be declared.
@@ -286,7 +277,7 @@ class Value(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """The sum, mean, max or min of an expression, and the dtype of the result."""
+    """The sum, max or min of an expression, and the dtype of the result."""
 
     kind: str
     source: str
@@ -330,9 +321,10 @@ class Body:
         wide = np.promote_types(value.dtype, "f")
         name, uses = self._new_name(), self._words(value.expr)
         self.values[name] = Value("", uses, self._stage(uses) + 1, False)
-        self.reductions[name] = Reduction(kind, value.expr, wide)
+        is_mean = kind == "mean"
+        self.reductions[name] = Reduction("sum" if is_mean else kind, value.expr, wide)
         result = self.add_input(name, wide)
-        if kind == "mean":
+        if is_mean:
             result = self.line(f"{name} / ({c_type(wide)}) size", wide)
         return result.astype(value.dtype)
 
