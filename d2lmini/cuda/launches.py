@@ -39,7 +39,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.kernels.launch import THREADS, NotRecorded
+from d2lmini.cuda.kernels.launch import BLOCK, NotRecorded
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.recorder import RecordedKey, Recorder, Step
 from d2lmini.graph.ir import Draw, Node, spec_of
@@ -52,8 +52,6 @@ from d2lmini.ndarray.plan import CallPlan
 if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker
 
-#: The threads of a block of all launches.
-BLOCK = (THREADS, 1, 1)
 #: Bytes that a GPU moves in a microsecond, roughly.
 BYTES_PER_US = 2e6
 #: Ops that fill an array with a number. As programs they would keep the array.

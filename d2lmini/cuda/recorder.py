@@ -300,12 +300,11 @@ class Recorder(Recording):
         return run(arrays, places, keys)  # type: ignore[no-any-return]
 
     def launch(
-        self, kernel: Kernel, grid: tuple[int, int, int], args: tuple[Any, ...],
-        more: Callable[[], Sequence[Any]],
+        self, kernel: Kernel, grid: tuple[int, int, int], arrays: Sequence[Place],
+        numbers: tuple[Any, ...], more: Callable[[], Sequence[Any]],
     ) -> None:  # fmt: skip
         """Write down a launch."""
-        n = sum([parameter.is_array for parameter in kernel.parameters])
-        self.steps.append(Step(tuple(map(self._find, args[:n])), kernel, grid, args[n:], more))
+        self.steps.append(Step(tuple(map(self._find, arrays)), kernel, grid, numbers, more))
 
     def call(self, bind: Callable[[Any], Callable[..., Any]], *arrays: Place) -> None:
         """Write down another call on arrays; see `Step`."""

@@ -655,17 +655,21 @@ def test_arguments_are_packed_as_the_text_says():
             def __init__(self, source, name, options):
                 assert name == "k"
 
-            def __call__(self, grid, block, args):
+            def kernel(self, grid, block, args):
                 calls.append((grid, block, args))
+
+        class cuda:
+            class function:
+                CIntptr = int
 
     kernel = Kernel("k", 'extern "C" __global__ void k(float* y, const double a, const int n) {}')
     kernel(Module, 1000, "y", 1, 1000)
     ((grid, block, args),) = calls
-    assert (grid, block) == ((4, 1, 1), (256,))
-    assert [type(a) for a in args] == [str, np.float64, np.int32]
+    assert (grid, block) == ((4, 1, 1), (256, 1, 1))
+    assert args == ("y", int(np.float64(1).view(np.int64)), 1000)
     kernel(Module, 0, "y", 1, 0)
     assert len(calls) == 1  # CUDA refuses an empty grid
-    with pytest.raises(ValueError, match="argument 2 is longer"):
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
         kernel(Module, 1, "y", 1)
     with pytest.raises(OverflowError):
         kernel(Module, 1, "y", 1, 1 << 31)
