@@ -178,22 +178,69 @@ def constants_of(geometry: Any) -> dict[str, int]:
     return found
 
 
+# -- reducing windows, and the transpose -----------------------------------------------------------
+
+#: The kind of a reduction, besides those of `ops.pool`: the sum of a window times a filter.
+WEIGHTED = 4
+# How many places along an axis a mean counts (1: its padding, too); 1 if it is no mean.
+_COUNT = """
+__device__ inline A places(Index begin, Index K, Index size, Index P) {
+    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
+    const Index found = (begin + K < most ? begin + K : most) - from;
+    return KIND == 0 || KIND > 2 || found < 1 ? 1 : found;
+}
+__device__ inline A count(Index front, Index top, Index left) {
+    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
+}
+"""
+# y (..., *out): the sum, mean, maximum or weighted sum of each window of x (..., *size), from
+# `start` on. A maximum is nan where the window has a nan. With weights there are M planes of y,
+# each with a filter, for each of the C planes of an image.
+_REDUCE = WindowKernel(
+    "reduce_windows", OUTPUTS, "const T* x, const T* weight, T* y",
+    """const T* from = x + plane / M * (D * H * W) + origin;
+        const T* filter = weight + plane % (C * M) * (KD * KH * KW);
+        A result = A(start);""",
+    """if (!inside) continue;
+                    const A value = loaded(from[ahead]);
+                    if (KIND == 4) result += value * loaded(filter[tap]);
+                    else result = KIND == 3 ? maximum(result, value) : result + value;""",
+    "y[i] = stored(result / count(front, top, left));",
+    numbers=", const double start", functions=_COUNT,
+)  # fmt: skip
+# The transpose: each element of g, times the weight or divided by what its mean counts, is added to
+# the pixels of its window. There may be an own element for each of them (`row_stride`): a column.
+_STRIDES = ", const Index image_stride, const Index plane_stride, const Index row_stride"
+_PLANE = "plane / C * image_stride + plane % C * plane_stride"
+_SPREAD = WindowKernel(
+    "spread_windows", PIXELS, "const T* g, const T* weight, T* dx",
+    f"""const T* from = g + {_PLANE} + last;
+        const T* filter = weight + plane % C * M * (KD * KH * KW);""",
+    """for (Index m = 0; m < M; ++m) {
+                        const A value = loaded(from[m * (OD * OH * OW) + tap * row_stride - back]);
+                        sum += KIND == 4 ? value * loaded(filter[m * (KD * KH * KW) + tap])
+                                         : value / count(front, top, left);
+                    }""",
+    "dx[i] = stored(sum);",
+    numbers=_STRIDES, functions=_COUNT,
+)  # fmt: skip
+
+
+def _spread(
+    xp: Any, g: Any, weight: Any, dx: Any, geometry: Any, row: int = 0, M: int = 1, KIND: int = 0
+) -> None:
+    C, image = max(dx.shape[1], 1), prod(g.shape[1:])
+    numbers = image, image // C, row
+    _SPREAD(xp, dx.size, [g, weight, dx], geometry, *numbers, C=C, M=M, KIND=KIND)
+
+
 # -- columns --------------------------------------------------------------------------------------
 
-_STRIDES = ", const Index image_stride, const Index row_stride"
-_COLUMNS = "columns + plane / C * image_stride + plane % C * (KD * KH * KW) * row_stride"
 _IM2COL = WindowKernel(
     "im2col", OUTPUTS, "const T* image, T* columns",
-    f"""T* to = {_COLUMNS} + place;
+    f"""T* to = columns + {_PLANE} + place;
         const T* from = image + plane * (D * H * W) + origin;""",
     "to[tap * row_stride] = inside ? from[ahead] : T(0);",
-    numbers=_STRIDES,
-)  # fmt: skip
-_COL2IM = WindowKernel(
-    "col2im", PIXELS, "const T* columns, T* image",
-    f"const T* from = {_COLUMNS} + last;",
-    "sum += loaded(from[tap * row_stride - back]);",
-    "image[i] = stored(sum);",
     numbers=_STRIDES,
 )  # fmt: skip
 
@@ -201,21 +248,16 @@ _COL2IM = WindowKernel(
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
     """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns
     are (C * taps, N, places). Any dtype."""
-    (N, C), strides = image.shape[:2], _strides(columns)
-    if side_by_side:
-        strides.reverse()
-    _IM2COL(xp, N * C * prod(geometry.out), [image, columns], geometry, *strides, C=C)
+    (N, C), places = image.shape[:2], prod(geometry.out)
+    row = N * places if side_by_side else places
+    strides = places if side_by_side else C * geometry.taps * places, geometry.taps * row, row
+    _IM2COL(xp, N * C * places, [image, columns], geometry, *strides, C=C)
 
 
 def col2im(xp: Any, columns: Any, image: Any, geometry: Any) -> None:
     """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
     it."""
-    _COL2IM(xp, image.size, [columns, image], geometry, *_strides(columns), C=image.shape[1])
-
-
-def _strides(columns: Any) -> list[int]:
-    """How far apart the columns of two images are, and two rows of columns."""
-    return [stride // columns.dtype.itemsize for stride in columns.strides[:2]]
+    _spread(xp, columns, columns, image, geometry, row=prod(geometry.out))
 
 
 # -- convolution ---------------------------------------------------------------------------------
@@ -272,33 +314,15 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
 
 # -- depthwise ------------------------------------------------------------------------------------
 
-_DEPTHWISE = WindowKernel(
-    "depthwise", OUTPUTS, "const T* x, const T* weight, T* y",
-    """const T* from = x + plane / M * (D * H * W) + origin;
-        const T* filter = weight + plane % (C * M) * (KD * KH * KW);
-        A sum = 0;""",
-    "if (inside) sum += loaded(from[ahead]) * loaded(filter[tap]);",
-    "y[i] = stored(sum);",
-)  # fmt: skip
-_DEPTHWISE_DATA = WindowKernel(
-    "depthwise_data", PIXELS, "const T* g, const T* weight, T* dx",
-    """const T* from = g + plane * M * (OD * OH * OW) + last;
-        const T* filter = weight + plane % C * M * (KD * KH * KW);""",
-    """for (Index m = 0; m < M; ++m)
-                        sum += loaded(from[m * (OD * OH * OW) - back])
-                             * loaded(filter[m * (KD * KH * KW) + tap]);""",
-    "dx[i] = stored(sum);",
-)  # fmt: skip
-
 
 def depthwise(xp: Any, x: Any, w: Any, geo: Any, groups: int, y: Any) -> None:
     """y = x * w: (N, C, *size), (C*M, 1, *kernel) -> (N, C*M, *out)."""
-    _DEPTHWISE(xp, y.size, [x, w, y], geo, C=groups, M=len(w) // groups)
+    _REDUCE(xp, y.size, [x, w, y], geo, 0.0, C=groups, M=len(w) // groups, KIND=WEIGHTED)
 
 
 def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> None:
     """(N, C*M, *out), (C*M, 1, *kernel) -> dx (N, C, *size)."""
-    _DEPTHWISE_DATA(xp, dx.size, [g, w, dx], geo, C=groups, M=len(w) // groups)
+    _spread(xp, g, w, dx, geo, M=len(w) // groups, KIND=WEIGHTED)
 
 
 def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> None:
@@ -334,39 +358,6 @@ def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Algorithm:
 
 # -- pooling --------------------------------------------------------------------------------------
 
-# KIND is 0 for a sum, 1 and 2 for a mean, 3 for a maximum. How many places along an axis a mean
-# counts (1: its padding, too); 1 if it is no mean.
-_COUNT = """
-__device__ inline A places(Index begin, Index K, Index size, Index P) {
-    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
-    const Index found = (begin + K < most ? begin + K : most) - from;
-    return KIND == 0 || KIND == 3 || found < 1 ? 1 : found;
-}
-__device__ inline A count(Index front, Index top, Index left) {
-    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
-}
-"""
-# y (..., *out): the sum, mean or maximum of each window of x (..., *size), from `start` on. A
-# maximum is nan where the window has a nan.
-_REDUCE = WindowKernel(
-    "pool", OUTPUTS, "const T* x, T* y",
-    """const T* from = x + plane * (D * H * W) + origin;
-        A result = A(start);""",
-    """if (!inside) continue;
-                    const A value = loaded(from[ahead]);
-                    result = KIND == 3 ? maximum(result, value) : result + value;""",
-    "y[i] = stored(result / count(front, top, left));",
-    numbers=", const double start", functions=_COUNT,
-)  # fmt: skip
-# dx (..., *size): each g (..., *out), divided by the number of places that its mean counts, is
-# added to all places of its window.
-_SPREAD = WindowKernel(
-    "pool_spread", PIXELS, "const T* g, T* dx",
-    "const T* from = g + plane * (OD * OH * OW) + last;",
-    "sum += loaded(from[-back]) / count(front, top, left);",
-    "dx[i] = stored(sum);",
-    functions=_COUNT,
-)  # fmt: skip
 # dx, of x's shape: each g goes to the first place of its window of x that holds y; none if y is
 # nan.
 _GIVE = WindowKernel(
@@ -396,13 +387,13 @@ __device__ inline Index first_place(
 def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
     # A window outside the image has the lowest number.
     start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
-    _REDUCE(xp, y.size, [x, y], pool, start, KIND=kind)
+    _REDUCE(xp, y.size, [x, x, y], pool, start, C=1, M=1, KIND=kind)
 
 
 @ops.pooling_spread.kernel("cuda")
 def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
     dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
-    _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
+    _spread(xp, g, g, dx, pool, KIND=kind)
     return dx
 
 
