@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda import module
 from d2lmini.cuda.kernels.formulas import Operand, broadcast_strides, merge_axes, operand_of
 from d2lmini.cuda.kernels.launch import Recording
 from d2lmini.cuda.stream_worker import thread_state
@@ -45,9 +44,14 @@ from d2lmini.ops.products import kernels
 #: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
 WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
 
+# The arithmetic of float32: TF32 where CuPy's own switch says so.
+_SINGLE = 77 if os.environ.get("CUPY_TF32") == "1" else 68
 #: dtype: cuBLAS's number of the dtype and of the arithmetic; the C type of the factors.
-KINDS = {"e": (2, 68, ctypes.c_float), "f": (0, 68, ctypes.c_float), "d": (1, 70, ctypes.c_double)}
-_TF32 = 77
+KINDS = {
+    "e": (2, 68, ctypes.c_float),
+    "f": (0, _SINGLE, ctypes.c_float),
+    "d": (1, 70, ctypes.c_double),
+}
 # Also where cuBLAS splits a sum of float16, its parts are added in float32.
 _NO_REDUCED_PRECISION = 16
 _MAX_INT = (1 << 31) - 1
@@ -80,8 +84,8 @@ class GemmCall(NamedTuple):
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
-    By cuBLAS for float16 (sums are float32), float32 (or TF32, see `module.allow_tf32`) and
-    float64; by CuPy for other dtypes. Operands may be strided views.
+    By cuBLAS for float16 (sums are float32), float32 (TF32 with CUPY_TF32=1) and float64;
+    by CuPy for other dtypes. Operands may be strided views.
     """
     if a.shape[-1] == 1:
         return xp.multiply(a, b, out=out)
@@ -191,10 +195,9 @@ class Library:
     ) -> Callable[[Any, Any, Any], None]:
         """One call as a function of where a, b and out begin, to put on the stream of a lane; one
         thread at a time may call it."""
-        char, is_alone = dtype.char, call.batch == 1
-        kind, arithmetic, factor = KINDS[char]
+        number, is_alone = ctypes.c_int, call.batch == 1
+        kind, arithmetic, factor = KINDS[dtype.char]
         one, zero = (ctypes.byref(factor(x)) for x in (1, 0))
-        number, how = ctypes.c_int, ctypes.c_int(arithmetic)
         pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
 
         def matrix(pointer: Any, m: Matrix) -> list[Any]:
@@ -205,7 +208,7 @@ class Library:
         args = (
             self._handle(lane), *map(number, sizes), one, *matrix(pleft, call.left),
             *matrix(pright, call.right), zero, *matrix(pout, call.out),
-            *([] if is_alone else [number(call.batch)]), how, number(-1),
+            *([] if is_alone else [number(call.batch)]), number(arithmetic), number(-1),
         )  # fmt: skip
         # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
         # time.
@@ -217,8 +220,6 @@ class Library:
         def multiply(a: Any, b: Any, out: Any) -> None:
             pleft.value, pright.value = b.ptr + begin_b, a.ptr + begin_a
             pout.value = out.ptr + begin_out
-            if char == "f":
-                how.value = _TF32 if module.tf32 else arithmetic
             status = function(*args)
             if status:
                 check(status)
