@@ -73,15 +73,15 @@ class Launches:
     graphs        the CUDA graphs made of them, for a program that wants some
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
-    fixed         where constants and intermediate results begin; None before the lane says so
+    fixed         where constants and intermediate results begin, the latter in the lane's scratch
     again         those with other numbers each time: the step, and its numbers as `_bind` has them
     """
 
-    def __init__(self, lane: StreamWorker, call: Any, task: Any):
+    def __init__(self, lane: StreamWorker, key: Any, call: Any, task: Any):
         given = [*given_of(task)]
         recorder, n = record(call, lane.device.ctx, task, given)
         places, steps = recorder.places, recorder.steps
-        self.name = call.name
+        self.name, self._key = call.name, key
         self.specs = [spec for _, _, spec in task.outputs]
         self.spares: list[list[Any] | None] = [
             lane.spares.setdefault(spec, []) if spec.nbytes < MOST_SPARE else None
@@ -107,7 +107,8 @@ class Launches:
         self._parts = [at for at in used if at.base < n and at.offset]
         fixed = [at for at in used if at.base >= n]
         self._fixed = [(arrays.get(at.base), at.offset + offsets.get(at.base, 0)) for at in fixed]
-        self.fixed: list[Any] | None = None if fixed else []
+        self._scratch: Any = None
+        self.fixed: list[Any] = []
         self._lane, self._nbytes = lane, max(plan.nbytes, 1)
         index = {at: at.base for at in used}
         index |= {at: n + i for i, at in enumerate([*self._parts, *fixed])}
@@ -133,10 +134,7 @@ class Launches:
             try:
                 numbers = {more: more() for more in {step.more for step, _ in self.again}}
             except NotRecorded:
-                known = self._lane.launches
-                for key, launches in list(known.items()):  # others enter and drop some meanwhile
-                    if launches is self:
-                        known.pop(key, None)
+                self._lane.launches.pop(self._key, None)
                 return False
             for step, cell in self.again:
                 cell[0] = step.kernel.pack(xp, (*step.numbers, *numbers[step.more]))
@@ -144,8 +142,8 @@ class Launches:
 
     def places(self, memory: list[Any]) -> list[Any]:
         """Where the arrays of the steps begin."""
-        if self.fixed is None:
-            scratch = self._lane.scratch(self._nbytes)
+        if self._fixed and (scratch := self._lane.scratch(self._nbytes)) is not self._scratch:
+            self._scratch = scratch
             self.fixed = [
                 (scratch if array is None else array).data + offset for array, offset in self._fixed
             ]
@@ -257,7 +255,6 @@ class Graph:
         self.predicted_us = launches.predicted_us
         self.copied = []
         self.spares: list[Any] = []
-        self.results: set[int] = set()
         places = list(memory)
         for i in copied:
             array = lane.allocate(launches.inputs[i])
@@ -269,7 +266,6 @@ class Graph:
             if memory[i] is None:
                 array = lane.allocate(spec)
                 places[i], spares = array.data, [array]
-                self.results.add(array.data.ptr)
             self.spares.append(spares)
         self.memory = launches.places(places)
         self.steps: list[Callable[[list[Any]], Any]] = []
@@ -280,7 +276,6 @@ class Graph:
             self.steps += steps if changes else [self._capture(steps)]
             self.graphs += not changes
             self.calls += changes
-        lane.graph_results |= self.results
 
     def _capture(self, steps: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
         handle = self.lane.stream.handle
@@ -371,11 +366,8 @@ class CapturedGraphs:
             _free(self.graphs)  # the arrays have moved
         if not is_worker:
             return None
-        copied = {
-            i
-            for i, (block, before, pointer) in enumerate(zip(blocks, self._before, memory))
-            if not (block is before or pointer.ptr in lane.graph_results)
-        }
+        pairs = enumerate(zip(blocks, self._before))
+        copied = {i for i, (now, before) in pairs if now is not before and not now.stays}
         self._before = blocks
         copied.difference_update(launches.mutated)
         return self._capture(lane, launches, memory, copied) or launches
@@ -408,7 +400,6 @@ def _free(graphs: list[Graph]) -> None:
     while graphs:
         graph = graphs.pop()
         lane = graph.lane
-        lane.graph_results -= graph.results
         block = Block(graph, lane)
         block.order.writer = lane.stream.last
         lane.pending_free.append(block)

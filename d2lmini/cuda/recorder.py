@@ -39,10 +39,11 @@ from d2lmini.ops.symbolic import NotTraceable, Proxy
 
 
 class Place(np.ndarray):
-    """Stands for an array of a GPU: memory that nobody reads or writes, with a shape, strides and
-    an address."""
+    """Stands for an array of a GPU, or a part of the `number`-th that the recorder made: memory
+    that nobody reads or writes, with a shape, strides and an address."""
 
     recorder: Any
+    number: int
 
     def __array_ufunc__(  # type: ignore[override]
         self, ufunc: Any, method: str, *args: Any, out: tuple = (None,), **options: Any
@@ -56,6 +57,7 @@ class Place(np.ndarray):
 
     def __array_finalize__(self, base: Any) -> None:
         self.recorder = getattr(base, "recorder", None)
+        self.number = getattr(base, "number", -1)
 
     def __getitem__(self, key: Any) -> Any:
         """A view; a single element would be its value, which is not known here."""
@@ -170,7 +172,7 @@ class Recorder(Recording):
         if not np.prod(shape):
             raise NotRecorded("an array without elements")
         made = np.empty(shape, dtype).view(Place)
-        made.recorder = self
+        made.recorder, made.number = self, len(self.places)
         self.places.append(made)
         return made
 
@@ -188,7 +190,7 @@ class Recorder(Recording):
             return array if dtype is None else array.astype(dtype, copy=False)
         array = np.asarray(array, dtype)
         made = self.empty(array.shape, array.dtype)
-        self.constants[len(self.places) - 1] = array
+        self.constants[made.number] = array
         return made
 
     def ascontiguousarray(self, array: Place) -> Place:
@@ -313,9 +315,5 @@ class Recorder(Recording):
     def _find(self, array: Place) -> At:
         if min(array.strides, default=0) < 0:
             raise NotRecorded("an array that runs backwards")
-        begin = array.ctypes.data
-        for number, place in enumerate(self.places):
-            offset = begin - place.ctypes.data
-            if 0 <= offset < place.nbytes:
-                return At(number, offset)
-        raise NotRecorded("an array that is no part of the program")
+        begin = self.places[array.number].ctypes.data
+        return At(array.number, array.ctypes.data - begin)

@@ -35,7 +35,7 @@ from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context
 from d2lmini.cuda.kernels.launch import NotRecorded
 from d2lmini.cuda.launches import Launches, given_of
-from d2lmini.cuda.memory import Block, is_short_of_memory
+from d2lmini.cuda.memory import Block
 from d2lmini.cuda.streams import Stream, StreamMark
 from d2lmini.device.storage import Chunk
 from d2lmini.engine import scheduler, signals
@@ -67,9 +67,6 @@ EXACT = frozenset(
     "equal not_equal greater greater_equal less less_equal".split()
 )
 
-#: The lanes that compute, by context.
-lanes: weakref.WeakValueDictionary[Context, StreamWorker] = weakref.WeakValueDictionary()
-
 
 class _ThreadState(threading.local):
     """Per thread: the lane whose task it runs, and the scope that restores the device and stream
@@ -90,7 +87,6 @@ class StreamWorker:
     waiting       the pending frees that another stream still uses, oldest first
     launches      by `key_of` a task: the launches that its call has
     reasons       or why its call has none
-    graph_results addresses of the results of graphs, which stay the same
     spares        by spec: arrays of results that are gone, for the next results
     """
 
@@ -99,7 +95,6 @@ class StreamWorker:
         self.name = name
         self.pending_free: deque[Block] = deque()
         self.waiting: deque[Block] = deque()
-        self.graph_results: set[int] = set()
         self.spares: dict[tuple, list[Any]] = {}
         self.launches: dict[Any, Any] = {}
         self.reasons: dict[Any, str] = {}
@@ -107,8 +102,6 @@ class StreamWorker:
         self._calls: dict[Any, weakref.ref] = {}
         self._scratch: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
-        if name == "compute":
-            lanes[device.ctx] = self
         self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
 
     @cached_property
@@ -205,7 +198,7 @@ class StreamWorker:
         if ufunc is not None and ufunc.__name__ in EXACT and self._times[key] <= BEFORE:
             return
         try:
-            self.launches[key] = Launches(self, call, task)
+            self.launches[key] = Launches(self, key, call, task)
         except NotRecorded as problem:
             self.reasons[key] = str(problem)
             if isinstance(call, Program) and call.replays is not None:
@@ -225,9 +218,6 @@ class StreamWorker:
         done in order."""
         if self._scratch is None or self._scratch.nbytes < nbytes:
             self._scratch = None
-            for launches in self.launches.values():
-                if launches.fixed:
-                    launches.fixed = None
             self._scratch = self.allocate(Spec((nbytes,), np.uint8))
         return self._scratch
 
@@ -390,14 +380,11 @@ def prepare_issue(
         for order in writes:
             order.record_write(mark, {})
         try:
-            found.run(memory)
+            lane.device.retry(partial(found.run, memory), lane)
         except Exception as problem:
-            if not is_short_of_memory(problem):
-                raise lane.device.task_error(problem) from None
-            lane.device.trim(lane)
-            found.run(memory)
+            raise lane.device.task_error(problem) from None
         for chunk, array, spares in fresh:
-            block = chunk.block = Block(array, lane, spares)
+            block = chunk.block = Block(array, lane, spares, found is not launches)
             block.order.writer = mark
             with lock:
                 chunk.order = block.order
@@ -417,12 +404,11 @@ def issue_call(
 ) -> list[Any] | None:
     """The results of a call with new outputs only, issued here without a task; None if it must be
     queued. The most frequent calls, with as few Python calls as possible."""
-    lane = lanes.get(ctx)
-    launches = None if lane is None else lane.launches.get(id(call))
     current = engine.current
+    lane: Any = current.runners.get((ctx, "compute"))
+    launches = None if lane is None else lane.launches.get(id(call))
     if (
-        lane is None
-        or launches is None
+        launches is None
         or launches.mutated
         or scheduler.thread_state.task is not None
         or instrument.listeners

@@ -16,7 +16,7 @@ from gpu_kinds import fake_gpus
 from op_rows.table import OP_ROWS, expected, find
 
 from d2lmini import engine, gpu, nd
-from d2lmini.cuda.stream_worker import StreamWorker, lanes
+from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import registry
 
@@ -79,7 +79,7 @@ def names_by_reason() -> dict[str, set[str]]:
     """Reason -> the operations for which it is given for some row."""
     found: dict[str, set[str]] = defaultdict(set)
     calls = {id(plan): name for name, op in registry.items() for plan in op.plans.values()}
-    for key, reason in lanes[gpu(0)].reasons.items():
+    for key, reason in engine.current.runners[gpu(0), "compute"].reasons.items():
         found[reason].add(calls[key[0] if isinstance(key, tuple) else key])
     return found
 
