@@ -26,9 +26,8 @@ of every sum depends only on the sizes, so results are the same each time.
 
 Filters of one channel each (depthwise convolution) suit products badly: each channel would be a
 product of a row with a small matrix, after copying every pixel once per tap. There a thread
-computes one output, or one pixel of the data's gradient; the gradient of the weights is a reduction
-of the windows, a view of the padded images. With M filters for each channel, those of channel c are
-c * M and so on.
+computes one output, or one pixel of the data's gradient. With M filters for each channel, those of
+channel c are c * M and so on.
 
 `ops.conv` describes the three functions of each algorithm.
 
@@ -46,13 +45,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.formulas import Operand, kept_launches, operand_of
 from d2lmini.cuda.kernels.launch import TypedKernel
-from d2lmini.cuda.kernels.symbols import names
 from d2lmini.ops import pool as ops
 from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, windows_of, with_zeros
+from d2lmini.ops.windows import Geometry
 
 
 class _Walk(NamedTuple):
@@ -106,20 +103,40 @@ PIXELS = _Walk(
 )
 # Along an axis with O windows: how many are tried (all, or as many as can reach one pixel); the
 # last of them; how far the pixel lies from the begin of the window `back` windows before it; and
-# whether o is a window that has a tap at this distance from its begin.
-_AXIS = """
-__device__ constexpr Index most_windows(Index O, Index K, Index S, Index L) {
+# whether o is a window that has a tap at this distance from its begin. Then how many places along
+# an axis a mean counts (KIND 1: its padding, too), 1 if it is no mean; and the first place of a
+# window that holds its largest value.
+_FUNCTIONS = f"""
+__device__ constexpr Index most_windows(Index O, Index K, Index S, Index L) {{
     return O <= (K - 1) * L / S ? O : (K - 1) * L / S + 1;
-}
-__device__ inline Index last_window(unsigned x, Index O, Index K, Index S, Index L) {
+}}
+__device__ inline Index last_window(unsigned x, Index O, Index K, Index S, Index L) {{
     return O <= (K - 1) * L / S ? O - 1 : x / (unsigned) S;
-}
-__device__ inline Index distance(unsigned x, Index back, Index O, Index K, Index S, Index L) {
+}}
+__device__ inline Index distance(unsigned x, Index back, Index O, Index K, Index S, Index L) {{
     return O <= (K - 1) * L / S ? x - (O - 1 - back) * S : x % (unsigned) S + back * S;
-}
-__device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index K, Index L) {
+}}
+__device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index K, Index L) {{
     return o < O && distance <= (unsigned) ((K - 1) * L) && distance % (unsigned) L == 0;
-}
+}}
+__device__ inline A places(Index begin, Index K, Index size, Index P) {{
+    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
+    const Index found = (begin + K < most ? begin + K : most) - from;
+    return KIND == 0 || KIND > 2 || found < 1 ? 1 : found;
+}}
+__device__ inline A count(Index front, Index top, Index left) {{
+    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
+}}
+__device__ inline Index first_place(
+    const T* x, A largest, Index plane, Index front, Index top, Index left
+) {{
+    const Index origin = (front * H + top) * W + left;
+    const T* from = x + plane * (D * H * W) + origin;
+    {OUTPUTS.loop}
+                    if (inside && loaded(from[ahead]) == largest) return origin + ahead;
+                }}
+    return -1;
+}}
 """
 #: The letters of the fields of `ops.windows.Geometry`.
 _LETTERS = ("", "K", "S", "L", "P", "O")
@@ -129,15 +146,15 @@ class WindowKernel:
     """A kernel over windows: `kernel(xp, n, arrays, geometry, *numbers, **constants)` launches it
     for n outputs or pixels. `arrays` are its parameters, the last is the output, which is in
     order; and `numbers`, behind n. `begin`, `each` tap or window, and `end` say what a thread
-    computes; `functions` stand before the kernel."""
+    computes."""
 
     def __init__(
         self, name: str, walk: _Walk, arrays: str, begin: str, each: str, end: str = "",
-        numbers: str = "", functions: str = "",
+        numbers: str = "",
     ):  # fmt: skip
         self.typed = TypedKernel(
             name,
-            f"""{_AXIS}{functions}
+            f"""{_FUNCTIONS}
 extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
     const Index first = blockIdx.x * blockDim.x + threadIdx.x;
     for (Index i = first; i < n; i += gridDim.x * blockDim.x) {{
@@ -159,7 +176,8 @@ extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
         """`geometry` has size, kernel, stride, dilate, pad and out, each with a number for every
         axis."""
         sizes = [n, *(a.size for a in arrays)]
-        kernel = self.typed(arrays[0].dtype, *sizes, **constants_of(geometry), **constants)
+        constants = constants_of(geometry) | {"C": 1, "M": 1, "KIND": 0} | constants
+        kernel = self.typed(arrays[0].dtype, *sizes, **constants)
         kernel(xp, n, *map(xp.ascontiguousarray, arrays[:-1]), arrays[-1], n, *numbers)
 
 
@@ -182,17 +200,6 @@ def constants_of(geometry: Any) -> dict[str, int]:
 
 #: The kind of a reduction, besides those of `ops.pool`: the sum of a window times a filter.
 WEIGHTED = 4
-# How many places along an axis a mean counts (1: its padding, too); 1 if it is no mean.
-_COUNT = """
-__device__ inline A places(Index begin, Index K, Index size, Index P) {
-    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
-    const Index found = (begin + K < most ? begin + K : most) - from;
-    return KIND == 0 || KIND > 2 || found < 1 ? 1 : found;
-}
-__device__ inline A count(Index front, Index top, Index left) {
-    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
-}
-"""
 # y (..., *out): the sum, mean, maximum or weighted sum of each window of x (..., *size), from
 # `start` on. A maximum is nan where the window has a nan. With weights there are M planes of y,
 # each with a filter, for each of the C planes of an image.
@@ -206,7 +213,7 @@ _REDUCE = WindowKernel(
                     if (KIND == 4) result += value * loaded(filter[tap]);
                     else result = KIND == 3 ? maximum(result, value) : result + value;""",
     "y[i] = stored(result / count(front, top, left));",
-    numbers=", const double start", functions=_COUNT,
+    numbers=", const double start",
 )  # fmt: skip
 # The transpose: each element of g, times the weight or divided by what its mean counts, is added to
 # the pixels of its window. There may be an own element for each of them (`row_stride`): a column.
@@ -222,16 +229,15 @@ _SPREAD = WindowKernel(
                                          : value / count(front, top, left);
                     }""",
     "dx[i] = stored(sum);",
-    numbers=_STRIDES, functions=_COUNT,
+    numbers=_STRIDES,
 )  # fmt: skip
 
 
 def _spread(
-    xp: Any, g: Any, weight: Any, dx: Any, geometry: Any, row: int = 0, M: int = 1, KIND: int = 0
+    xp: Any, g: Any, weight: Any, dx: Any, geometry: Any, row: int = 0, **constants: int
 ) -> None:
     C, image = max(dx.shape[1], 1), prod(g.shape[1:])
-    numbers = image, image // C, row
-    _SPREAD(xp, dx.size, [g, weight, dx], geometry, *numbers, C=C, M=M, KIND=KIND)
+    _SPREAD(xp, dx.size, [g, weight, dx], geometry, image, image // C, row, C=C, **constants)
 
 
 # -- columns --------------------------------------------------------------------------------------
@@ -325,30 +331,10 @@ def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> N
     _spread(xp, g, w, dx, geo, M=len(w) // groups, KIND=WEIGHTED)
 
 
-def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> None:
-    """(N, C, *size), (N, C*M, *out) -> dw (C*M, 1, *kernel): each weight is the sum, over images
-    and windows, of its pixel times the output's gradient. float16 is added up in float32."""
-    (N, C), M, ones = x.shape[:2], len(dw) // groups, (1,) * len(geo.kernel)
-    domain = (N, C, M, *geo.kernel, *geo.out)
-    windows = operand_of(windows_of(np.empty((N, C, *geo.padded), x.dtype), geo)[:, :, None])
-    grads = Operand(x.dtype, (N, C, M, *ones, *geo.out))
-    out = Operand(x.dtype, (1, C, M, *geo.kernel, *ones))
-    axes = (0, *range(3 + len(ones), len(domain)))
-    args = "depthwise_weight", (windows, grads), (out,), domain, axes, _sum_of_products
-    kept_launches(*args)(
-        xp, xp.ascontiguousarray(with_zeros(xp, x, geo)), xp.ascontiguousarray(g), dw
-    )
-
-
-def _sum_of_products(x: Any, g: Any) -> list[Any]:
-    wide = np.promote_types(x.dtype, "f")
-    return [names.sum(x.astype(wide) * g.astype(wide)).astype(x.dtype)]
-
-
 #: A way to convolve, as the modules of `ops.conv`.
 Algorithm = namedtuple("Algorithm", "convolve convolve_data convolve_weight")
 IM2COL = Algorithm(convolve, convolve_data, convolve_weight)
-DEPTHWISE = Algorithm(depthwise, depthwise_data, depthwise_weight)
+DEPTHWISE = Algorithm(depthwise, depthwise_data, convolve_weight)
 
 
 @choose_algorithm.kernel("cuda")
@@ -368,18 +354,6 @@ _GIVE = WindowKernel(
                             input, largest, plane, front, top, left))
                         sum += loaded(g[o]);""",
     "dx[i] = stored(sum);",
-    functions=f"""
-__device__ inline Index first_place(
-    const T* x, A largest, Index plane, Index front, Index top, Index left
-) {{
-    const Index origin = (front * H + top) * W + left;
-    const T* from = x + plane * (D * H * W) + origin;
-    {OUTPUTS.loop}
-                    if (inside && loaded(from[ahead]) == largest) return origin + ahead;
-                }}
-    return -1;
-}}
-""",
 )  # fmt: skip
 
 
@@ -387,7 +361,7 @@ __device__ inline Index first_place(
 def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
     # A window outside the image has the lowest number.
     start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
-    _REDUCE(xp, y.size, [x, x, y], pool, start, C=1, M=1, KIND=kind)
+    _REDUCE(xp, y.size, [x, x, y], pool, start, KIND=kind)
 
 
 @ops.pooling_spread.kernel("cuda")
