@@ -64,17 +64,14 @@ if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer
 
 
-#: Reduction ops -> the function of `names`, where the names differ.
-_KINDS = {"_sum_to": "sum"}
-
-
 def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
     """The result of a node, written in C; NotTraceable if the op has no form in C."""
     op = node.op
     if is_reduction(node):
         assert inputs[0] is not None
         wide = inputs[0].astype(np.promote_types(inputs[0].dtype, node.specs[0].dtype))
-        return getattr(names, _KINDS.get(op.name, op.name))(wide).astype(node.specs[0].dtype)
+        kind = "sum" if op.name == "_sum_to" else op.name
+        return getattr(names, kind)(wide).astype(node.specs[0].dtype)
     if is_placing(node):
         g, index = inputs
         assert g is not None

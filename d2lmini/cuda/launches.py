@@ -232,9 +232,6 @@ MAX_GRAPHS = 4
 #: After this many captures the program's arrays are assumed to move at every call.
 MAX_CAPTURES = 16
 
-#: CUDA's and cuBLAS's errors for what cannot be captured.
-_REFUSALS = ("CUDARuntimeError", "CUDADriverError", "CUBLASError")
-
 #: CuPy allows one capture at a time; and while it holds, no other thread may make a stream wait.
 capture_lock = threading.Lock()
 
@@ -384,15 +381,12 @@ class CapturedGraphs:
             self.graphs.append(Graph(lane, launches, memory, copied))
             return self.graphs[-1]
         except Exception as problem:
-            if is_short_of_memory(problem):
-                self.restart("there is no memory for a graph")
-            elif type(problem).__name__ in _REFUSALS:
-                lane.device.task_error(problem)
-                lane.device.check()
-                self.restart(str(problem).splitlines()[0])
-            else:
-                raise
-        return None
+            lane.device.task_error(problem)
+            lane.device.check()
+            is_short = is_short_of_memory(problem)
+            reason = "there is no memory for a graph" if is_short else str(problem).splitlines()[0]
+            self.restart(reason)
+            return None
 
 
 def _free(graphs: list[Graph]) -> None:

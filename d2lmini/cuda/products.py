@@ -44,14 +44,10 @@ from d2lmini.ops.products import kernels
 #: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
 WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
 
-# The arithmetic of float32: TF32 where CuPy's own switch says so.
-_SINGLE = 77 if os.environ.get("CUPY_TF32") == "1" else 68
 #: dtype: cuBLAS's number of the dtype and of the arithmetic; the C type of the factors.
-KINDS = {
-    "e": (2, 68, ctypes.c_float),
-    "f": (0, _SINGLE, ctypes.c_float),
-    "d": (1, 70, ctypes.c_double),
-}
+KINDS = {"e": (2, 68, ctypes.c_float), "f": (0, 68, ctypes.c_float), "d": (1, 70, ctypes.c_double)}
+if os.environ.get("CUPY_TF32") == "1":  # CuPy's own switch
+    KINDS["f"] = (0, 77, ctypes.c_float)
 # Also where cuBLAS splits a sum of float16, its parts are added in float32.
 _NO_REDUCED_PRECISION = 16
 _MAX_INT = (1 << 31) - 1

@@ -126,10 +126,6 @@ class RecordedKey:
             raise NotRecorded("a random key")
         return iter(self.keys[self.number])
 
-    def __getattr__(self, name: str) -> Any:
-        """A key of the CPU's has a generator."""
-        raise NotRecorded(f"the {name} of a random key")
-
 
 class At(NamedTuple):
     """Where an array of a step begins: the number of the array that it lies in, and how many bytes

@@ -420,14 +420,12 @@ def issue_call(
         or not lane.may_issue()
     ):
         return None
-    operands: list[Operand] = []
     for x in inputs:
         if x._ctx is not ctx:
             return None
-        operands.append((x._chunk, x._offset, x._spec))
-    outputs: list[Operand] = []
-    for spec in launches.specs:
-        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
+    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
+    pool = lane.device.pool
+    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
     with lock:
         if not lane.busy.acquire(False):
             return None

@@ -32,10 +32,6 @@ struct Stream {
     Word key[2], counter[4], words[4];
     int left;
 };
-__device__ inline Stream stream_of(long long element, Word key0, Word key1) {
-    const Word low = (Word) element, high = (Word) (element >> 32);
-    return {{key0, key1}, {low, high, 0, 0}, {0, 0, 0, 0}, 0};
-}
 __device__ inline Word next_word(Stream& s) {
     if (s.left == 0) {
         Word k0 = s.key[0], k1 = s.key[1];
@@ -88,7 +84,7 @@ extern "C" __global__ void draw_{name}(
 ) {{
     const Index threads = gridDim.x * blockDim.x;
     for (Index g = blockIdx.x * blockDim.x + threadIdx.x; AT_ONCE * g < n; g += threads) {{
-        Stream s = stream_of(g, key0, key1);
+        Stream s = {{{{key0, key1}}, {{(Word) g, (Word) ((long long) g >> 32)}}}};
         A standard[4];
         {standard}
         Four<T> drawn;

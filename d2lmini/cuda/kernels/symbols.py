@@ -305,6 +305,12 @@ class Body:
         """The proxy of an input, given as a C expression."""
         return Proxy(names, text, np.dtype(dtype), self)
 
+    def load(self, text: str, dtype: np.dtype) -> Proxy:
+        """A name for an element of an array, in the dtype of computations."""
+        if text.isidentifier() and dtype.char != "e":
+            return self.add_input(text, dtype)
+        return self.line(f"widened({text})" if dtype.char == "e" else text, dtype)
+
     def line(self, text: str, dtype: np.dtype) -> Proxy:
         """A new name for an expression."""
         uses = self._words(text)
