@@ -185,22 +185,17 @@ class CudaDevice(Device):
         if self.dead is not None:
             raise MXNetError(self.dead)
 
-    def note_failure(self, problem: BaseException) -> MXNetError:
-        """Record that CUDA reported an error on the GPU: its contents cannot be trusted. Returns
-        the error of all its operations from now on."""
-        if self.dead is None:
-            self.dead = (
+    def task_error(self, problem: Exception) -> Exception:
+        """The error to store on a task, from an error raised while its work was put on the stream.
+        After some errors that CUDA reports, the contents of the GPU cannot be trusted: that is the
+        error of all its operations from now on."""
+        kind, status = type(problem).__name__, getattr(problem, "status", None)
+        if kind in _OF_CUDA and status in _FATAL:
+            self.dead = self.dead or (
                 f"{self.ctx} failed and cannot be used any more in this process; other devices "
                 f"can. CUDA says: {problem}"
             )
-        return MXNetError(self.dead)
-
-    def task_error(self, problem: Exception) -> Exception:
-        """The error to store on a task, from an error raised while its work was put on the
-        stream."""
-        kind, status = type(problem).__name__, getattr(problem, "status", None)
-        if kind in _OF_CUDA and status in _FATAL:
-            return self.note_failure(problem)
+            return MXNetError(self.dead)
         text = str(problem)
         if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
@@ -210,11 +205,8 @@ class CudaDevice(Device):
     def waiting_error(self, problem: Exception) -> Exception:
         """The error to raise to a waiting thread, from an error that a query of the GPU raised."""
         known = self.task_error(problem)
-        if isinstance(known, (MXNetError, MemoryError)):
-            return known
-        if type(problem).__name__ in _OF_CUDA:
-            return MXNetError(f"{self.ctx}: {problem}")
-        return self.note_failure(problem)
+        is_told = isinstance(known, (MXNetError, MemoryError))
+        return known if is_told else MXNetError(f"{self.ctx}: {problem}")
 
 
 def find() -> list[Device]:

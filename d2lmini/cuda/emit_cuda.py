@@ -38,7 +38,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -139,8 +138,6 @@ def _kept(entry: Entry, domain: Shape) -> Shape:
 def _operand(layout: Layout, entry: Entry) -> Operand:
     shape, dtype = spec_of(entry)
     strides = layout.strides(entry)
-    if prod(shape) == 1:
-        return Operand(dtype, ())
     return Operand(dtype, shape, tuple(s // dtype.itemsize for s in strides) if strides else None)
 
 

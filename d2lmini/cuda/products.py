@@ -41,8 +41,8 @@ from d2lmini.cuda.kernels.launch import Recording
 from d2lmini.cuda.stream_worker import thread_state
 from d2lmini.ops.products import kernels
 
-#: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
-WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
+#: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up.
+WORKSPACE = 32 << 20
 
 #: dtype: cuBLAS's number of the dtype and of the arithmetic; the C type of the factors.
 KINDS = {"e": (2, 68, ctypes.c_float), "f": (0, 68, ctypes.c_float), "d": (1, 70, ctypes.c_double)}
@@ -224,15 +224,13 @@ class Library:
 
     def _handle(self, lane: Any) -> Any:
         if lane not in self._handles:
-            properties = lane.device.xp.cuda.runtime.getDeviceProperties(lane.device.ordinal)
-            nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
-            handle, workspace = ctypes.c_void_p(), self._memory(nbytes)
+            handle, workspace = ctypes.c_void_p(), self._memory(WORKSPACE)
             self._call("Create_v2", ctypes.byref(handle))
             self._call("SetMathMode", handle, ctypes.c_int(_NO_REDUCED_PRECISION))
             self._call("SetStream_v2", handle, ctypes.c_void_p(lane.stream.handle.ptr))
             # Set the workspace after the stream: cublasSetStream resets the workspace.
             pointer = ctypes.c_void_p(workspace.ptr)
-            self._call("SetWorkspace_v2", handle, pointer, ctypes.c_size_t(nbytes))
+            self._call("SetWorkspace_v2", handle, pointer, ctypes.c_size_t(WORKSPACE))
             self._handles[lane] = handle, workspace
         return self._handles[lane][0]
 
