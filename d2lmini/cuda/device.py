@@ -39,9 +39,6 @@ _LANES = ("compute", "in", "out")
 #: launches, unknown errors. Other errors concern one call only.
 _FATAL = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 
-# Each library numbers its errors differently; the class of CuPy's error names the library.
-_OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
-
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
@@ -189,8 +186,9 @@ class CudaDevice(Device):
         """The error to store on a task, from an error raised while its work was put on the stream.
         After some errors that CUDA reports, the contents of the GPU cannot be trusted: that is the
         error of all its operations from now on."""
+        # Each library numbers its errors differently; the class of CuPy's error names the library.
         kind, status = type(problem).__name__, getattr(problem, "status", None)
-        if kind in _OF_CUDA and status in _FATAL:
+        if kind in ("CUDARuntimeError", "CUDADriverError") and status in _FATAL:
             self.dead = self.dead or (
                 f"{self.ctx} failed and cannot be used any more in this process; other devices "
                 f"can. CUDA says: {problem}"
@@ -205,8 +203,11 @@ class CudaDevice(Device):
     def waiting_error(self, problem: Exception) -> Exception:
         """The error to raise to a waiting thread, from an error that a query of the GPU raised."""
         known = self.task_error(problem)
-        is_told = isinstance(known, (MXNetError, MemoryError))
-        return known if is_told else MXNetError(f"{self.ctx}: {problem}")
+        if isinstance(known, (MXNetError, MemoryError)):
+            return known
+        if "CUDA" not in type(problem).__name__:  # then it is unknown what the GPU does
+            self.dead = f"{self.ctx}: {problem}"
+        return MXNetError(f"{self.ctx}: {problem}")
 
 
 def find() -> list[Device]:

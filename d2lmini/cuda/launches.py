@@ -122,7 +122,7 @@ class Launches:
         self.changes = [step.more is not tuple for step in steps]
         self.again = [both for both in zip(steps, self._numbers) if both[0].more is not tuple]
         self.given = given if self.again and given else None
-        self.graphs = call.replays if isinstance(call, Program) else None
+        self.graphs = getattr(call, "replays", None)
         if self.graphs is not None:
             self.graphs.restart()
 
@@ -266,13 +266,12 @@ class Graph:
             self.spares.append(spares)
         self.memory = launches.places(places)
         self.steps: list[Callable[[list[Any]], Any]] = []
-        self.graphs = self.calls = 0
         lane.stream.mark()  # the event of an open mark would become a part of the graph
         for changes, pairs in groupby(zip(launches.changes, launches.steps), itemgetter(0)):
             steps = [step for _, step in pairs]
             self.steps += steps if changes else [self._capture(steps)]
-            self.graphs += not changes
-            self.calls += changes
+        self.calls = sum(launches.changes)
+        self.graphs = len(self.steps) - self.calls
 
     def _capture(self, steps: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
         handle = self.lane.stream.handle

@@ -172,9 +172,6 @@ class Recorder(Recording):
         self.places.append(made)
         return made
 
-    def empty_like(self, array: Place) -> Place:
-        return self.empty(array.shape, array.dtype)
-
     def zeros(self, shape: Any, dtype: Any = float) -> Place:
         made = self.empty(shape, dtype)
         made.fill(0)
@@ -232,10 +229,6 @@ class Recorder(Recording):
         else:
             self.map(formula, arrays, target, name)
 
-    def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
-        """min(max(x, low), high)"""
-        return self.minimum(self.maximum(x, low), high, out=out)  # type: ignore[no-any-return]
-
     def ufunc(self, name: str, *args: Any, out: Any = None, **options: Any) -> Place:
         """A ufunc of arrays and numbers, by a generated kernel."""
         if options:
@@ -262,10 +255,14 @@ class Recorder(Recording):
                 f"{name}_kernel", list(map(operand_of, arrays)), out.shape,
                 lambda *x: [formula(*x).astype(out.dtype)], [operand_of(out)],
             )  # fmt: skip
-        except NotTraceable as problem:
+        except (NotTraceable, KeyError) as problem:  # there are no kernels of bfloat16
             raise NotRecorded(str(problem)) from None
         made(self, *arrays, out)
         return out
+
+    def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
+        """min(max(x, low), high)"""
+        return self.minimum(self.maximum(x, low), high, out=out)  # type: ignore[no-any-return]
 
     ndarray = Place
 

@@ -103,13 +103,14 @@ class StreamWorker:
         self._scratch: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
         self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
+        self.give_back = self.busy.release
 
     @cached_property
     def stream(self) -> Stream:
         """The stream, made once: CuPy's pool identifies its arenas by stream."""
         cuda = self.device.xp.cuda
         with cuda.Device(self.device.ordinal):
-            return Stream(cuda, cuda.Stream(non_blocking=True), self)
+            return Stream(cuda.Stream(non_blocking=True), self)
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -173,10 +174,6 @@ class StreamWorker:
             if issue is None:
                 self.busy.release()
         return issue
-
-    def give_back(self) -> None:
-        """Workers may use the lane again."""
-        self.busy.release()
 
     def _issue_of(self, task: Any, is_worker: bool = False) -> Callable[[], None] | None:
         launches = None if task.callee is None else self.launches.get(key_of(task))
@@ -458,11 +455,8 @@ def issue_op(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
     results = issue_call(plan, inputs, inputs[0]._ctx, kind)
     if results is None:
         return None
-    if modes.recording:
-        for x in inputs:
-            if x._node is not None:
-                autograd.record_op(op, inputs, attrs, results)
-                break
+    if modes.recording and any([x._node is not None for x in inputs]):
+        autograd.record_op(op, inputs, attrs, results)
     return results[0]
 
 

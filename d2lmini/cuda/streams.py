@@ -68,7 +68,7 @@ class StreamMark:
         """Record the event of an open mark, behind all work so far."""
         if self.event is not None:
             return
-        stream, cuda = self.stream, self.stream.cuda
+        stream, cuda = self.stream, self.stream.device.xp.cuda
         with cuda.Device(stream.device.ordinal), lock:
             if self.event is None:
                 try:
@@ -94,7 +94,7 @@ class StreamMark:
         if self.passed:
             return True
         self.close()
-        runtime = self.stream.cuda.runtime
+        runtime = self.stream.device.xp.cuda.runtime
         status = runtime.eventQuery(self.event.ptr)
         if status == _DONE:
             self.stream.passed = max(self.stream.passed, self.seq)
@@ -186,11 +186,10 @@ class Stream:
             also finalize its event, and so destroy the event that the mark returns for reuse
     """
 
-    def __init__(self, cuda: Any, handle: Any, lane: Any = None):
-        self.cuda = cuda
+    def __init__(self, handle: Any, lane: Any):
         self.handle = handle
         self.lane = lane
-        self.device: Any = getattr(lane, "device", None)
+        self.device = lane.device
         self.us = 0.0
         self.passed = 0
         self.events: deque[Any] = deque()
@@ -247,8 +246,7 @@ class Stream:
             for var in variables:
                 if var.order is not None:
                     marks += var.order.marks(write)
-        if marks:
-            self.wait(marks)
+        self.wait(marks)
 
     def end(
         self, reads: Iterable[Var], writes: Iterable[Var], unverified: dict[Stream, int]

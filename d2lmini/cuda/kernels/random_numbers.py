@@ -146,13 +146,6 @@ def fill(
     return out
 
 
-def integers(
-    xp: Any, key: Sequence[int], low: int, high: int, shape: tuple[int, ...], dtype: Any
-) -> Any:
-    """A new array of integers from low (included) to high (excluded)."""
-    return fill(xp, "integers", key, xp.empty(shape, dtype), low, high - low)
-
-
 @standard_uniform.kernel("cuda")
 def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
     return fill(xp, "uniform", key, xp.empty(shape, "float32"), 0.0, 1.0, piece=(piece,))
@@ -160,16 +153,12 @@ def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
 
 @draw.kernel("cuda")
 def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any:
-    memory = out if out.flags.c_contiguous else xp.empty(out.shape, out.dtype)
-    fill(xp, name, rng, memory, *parameters.values())
-    if memory is not out:
-        out[...] = memory
-    return out
+    return fill(xp, name, rng, out, *parameters.values())
 
 
 @random_randint.kernel("cuda")
 def _(xp: Any, *, low: Any, high: Any, shape: Any = (), dtype: Any = "int32", rng: Any) -> Any:
-    return integers(xp, rng, low, high, shape or (1,), dtype)
+    return fill(xp, "integers", rng, xp.empty(shape or (1,), dtype), low, high - low)
 
 
 @pick.kernel("cuda")
@@ -185,6 +174,6 @@ def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
 @shuffle.kernel("cuda")
 def _(xp: Any, data: Any, *, rng: Any, out: Any = None) -> Any:
     # The sort order of n random numbers.
-    numbers = integers(xp, rng, -(1 << 62), 1 << 62, data.shape[:1], np.int64)
-    order = xp.argsort(numbers) if data.ndim else ...
+    numbers = xp.empty(data.shape[:1], np.int64)
+    order = xp.argsort(fill(xp, "integers", rng, numbers, 0, 1 << 63)) if data.ndim else ...
     return place(xp, data[order], data.dtype, out)

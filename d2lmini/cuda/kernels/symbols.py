@@ -57,6 +57,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -295,7 +296,7 @@ class Body:
         self.values = {"j": Value("", set(), 0, True)} if has_groups else {}
         self.reductions: dict[str, Reduction] = {}
         self.has_groups = has_groups
-        self._count = 0
+        self._names = (f"t{i}" for i in count(1))
 
     @property
     def lines(self) -> list[str]:
@@ -315,7 +316,7 @@ class Body:
         """A new name for an expression."""
         uses = self._words(text)
         varies = any(self.values[name].varies for name in uses)
-        name = self._new_name()
+        name = next(self._names)
         line = f"const {c_type(dtype)} {name} = {text};"
         self.values[name] = Value(line, uses, self._stage(uses), varies)
         return self.add_input(name, dtype)
@@ -325,7 +326,7 @@ class Body:
         if not self.has_groups or value.dtype.kind != "f":
             raise NotTraceable(f"the {kind} of {value.dtype.name}, or without groups")
         wide = np.promote_types(value.dtype, "f")
-        name, uses = self._new_name(), self._words(value.expr)
+        name, uses = next(self._names), self._words(value.expr)
         self.values[name] = Value("", uses, self._stage(uses) + 1, False)
         is_mean = kind == "mean"
         self.reductions[name] = Reduction("sum" if is_mean else kind, value.expr, wide)
@@ -350,10 +351,6 @@ class Body:
             if name not in self.reductions or value.stage > known:
                 rest |= value.uses
         return {name: value for name, value in self.values.items() if name in found}
-
-    def _new_name(self) -> str:
-        self._count += 1
-        return f"t{self._count}"
 
     def _words(self, text: str) -> set[str]:
         """The values in a text."""

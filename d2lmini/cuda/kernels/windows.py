@@ -24,10 +24,9 @@ of every sum depends only on the sizes, so results are the same each time.
 
 (cuDNN, which has faster algorithms for most sizes, is no longer available through CuPy.)
 
-Filters of one channel each (depthwise convolution) suit products badly: each channel would be a
+One filter for each channel (depthwise convolution) suits products badly: each channel would be a
 product of a row with a small matrix, after copying every pixel once per tap. There a thread
-computes one output, or one pixel of the data's gradient. With M filters for each channel, those of
-channel c are c * M and so on.
+computes one output, or one pixel of the data's gradient.
 
 `ops.conv` describes the three functions of each algorithm.
 
@@ -176,7 +175,7 @@ extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
         """`geometry` has size, kernel, stride, dilate, pad and out, each with a number for every
         axis."""
         sizes = [n, *(a.size for a in arrays)]
-        constants = constants_of(geometry) | {"C": 1, "M": 1, "KIND": 0} | constants
+        constants = constants_of(geometry) | {"C": 1, "KIND": 0} | constants
         kernel = self.typed(arrays[0].dtype, *sizes, **constants)
         kernel(xp, n, *map(xp.ascontiguousarray, arrays[:-1]), arrays[-1], n, *numbers)
 
@@ -201,12 +200,12 @@ def constants_of(geometry: Any) -> dict[str, int]:
 #: The kind of a reduction, besides those of `ops.pool`: the sum of a window times a filter.
 WEIGHTED = 4
 # y (..., *out): the sum, mean, maximum or weighted sum of each window of x (..., *size), from
-# `start` on. A maximum is nan where the window has a nan. With weights there are M planes of y,
-# each with a filter, for each of the C planes of an image.
+# `start` on. A maximum is nan where the window has a nan. Each of the C planes of an image has
+# its own filter.
 _REDUCE = WindowKernel(
     "reduce_windows", OUTPUTS, "const T* x, const T* weight, T* y",
-    """const T* from = x + plane / M * (D * H * W) + origin;
-        const T* filter = weight + plane % (C * M) * (KD * KH * KW);
+    """const T* from = x + plane * (D * H * W) + origin;
+        const T* filter = weight + plane % C * (KD * KH * KW);
         A result = A(start);""",
     """if (!inside) continue;
                     const A value = loaded(from[ahead]);
@@ -222,22 +221,18 @@ _PLANE = "plane / C * image_stride + plane % C * plane_stride"
 _SPREAD = WindowKernel(
     "spread_windows", PIXELS, "const T* g, const T* weight, T* dx",
     f"""const T* from = g + {_PLANE} + last;
-        const T* filter = weight + plane % C * M * (KD * KH * KW);""",
-    """for (Index m = 0; m < M; ++m) {
-                        const A value = loaded(from[m * (OD * OH * OW) + tap * row_stride - back]);
-                        sum += KIND == 4 ? value * loaded(filter[m * (KD * KH * KW) + tap])
-                                         : value / count(front, top, left);
-                    }""",
+        const T* filter = weight + plane % C * (KD * KH * KW);""",
+    """const A value = loaded(from[tap * row_stride - back]);
+                    sum += KIND == 4 ? value * loaded(filter[tap])
+                                     : value / count(front, top, left);""",
     "dx[i] = stored(sum);",
     numbers=_STRIDES,
 )  # fmt: skip
 
 
-def _spread(
-    xp: Any, g: Any, weight: Any, dx: Any, geometry: Any, row: int = 0, **constants: int
-) -> None:
+def _spread(xp: Any, g: Any, weight: Any, dx: Any, geo: Any, row: int = 0, KIND: int = 0) -> None:
     C, image = max(dx.shape[1], 1), prod(g.shape[1:])
-    _SPREAD(xp, dx.size, [g, weight, dx], geometry, image, image // C, row, C=C, **constants)
+    _SPREAD(xp, dx.size, [g, weight, dx], geo, image, image // C, row, C=C, KIND=KIND)
 
 
 # -- columns --------------------------------------------------------------------------------------
@@ -322,13 +317,13 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
 
 
 def depthwise(xp: Any, x: Any, w: Any, geo: Any, groups: int, y: Any) -> None:
-    """y = x * w: (N, C, *size), (C*M, 1, *kernel) -> (N, C*M, *out)."""
-    _REDUCE(xp, y.size, [x, w, y], geo, 0.0, C=groups, M=len(w) // groups, KIND=WEIGHTED)
+    """y = x * w: (N, C, *size), (C, 1, *kernel) -> (N, C, *out)."""
+    _REDUCE(xp, y.size, [x, w, y], geo, 0.0, C=groups, KIND=WEIGHTED)
 
 
 def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> None:
-    """(N, C*M, *out), (C*M, 1, *kernel) -> dx (N, C, *size)."""
-    _spread(xp, g, w, dx, geo, M=len(w) // groups, KIND=WEIGHTED)
+    """(N, C, *out), (C, 1, *kernel) -> dx (N, C, *size)."""
+    _spread(xp, g, w, dx, geo, KIND=WEIGHTED)
 
 
 #: A way to convolve, as the modules of `ops.conv`.
@@ -339,7 +334,7 @@ DEPTHWISE = Algorithm(depthwise, depthwise_data, convolve_weight)
 
 @choose_algorithm.kernel("cuda")
 def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Algorithm:
-    return DEPTHWISE if groups > 1 and w[1] == 1 else IM2COL
+    return DEPTHWISE if groups > 1 and w[:2] == (groups, 1) else IM2COL
 
 
 # -- pooling --------------------------------------------------------------------------------------

@@ -100,6 +100,14 @@ def test_these_operations_are_not_recorded(monkeypatch):
     assert {why: " ".join(sorted(names)) for why, names in found.items()} == NOT_RECORDED
 
 
+def test_bfloat16_has_no_kernels_to_record():
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    with fake_gpus(1):
+        a = nd.array(x, ctx=gpu(0), dtype="bfloat16")
+        for _ in range(3):
+            np.testing.assert_array_equal(nd.concat(a, a, dim=0).asnumpy(), np.concatenate([x, x]))
+
+
 def named(name: str) -> Any:
     """Always those whose kernels are generated; the others are those of `test_ops_cupy`."""
     return pytest.param(name, marks=() if isinstance(find(name), Composed) else pytest.mark.stress)
