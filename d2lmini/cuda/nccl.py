@@ -41,9 +41,8 @@ class NcclWorker:
         """True if NCCL can sum arrays of this dtype over these devices."""
         lanes = [self._lanes.get(ctx) for ctx in contexts]
         ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
-        return (
-            self._library is not None and len(ordinals) == len(lanes) > 1 and dtype.name in _DTYPES
-        )
+        is_apart = len(ordinals) == len(lanes) > 1
+        return self._library is not None and is_apart and dtype.name in _DTYPES
 
     # -- called by the engine ----------------------------------------------------------------------
 

@@ -208,8 +208,8 @@ class Library:
         )  # fmt: skip
         # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
         # time.
-        blas = self._cublas
-        function = blas.cublasGemmEx if is_alone else blas.cublasGemmStridedBatchedEx
+        cublas = self._cublas
+        function = cublas.cublasGemmEx if is_alone else cublas.cublasGemmStridedBatchedEx
         begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 

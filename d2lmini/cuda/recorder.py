@@ -207,27 +207,24 @@ class Recorder(Recording):
         self, target: Place, source: Any, casting: str = "same_kind", where: Any = True
     ) -> None:
         """A copy within the GPU, or of a number."""
-        dtype, nbytes = target.dtype, target.nbytes
-        if isinstance(source, Place):
-            formula: Callable[..., Proxy] = names.asarray
-            arrays, method, name = [source], "copy_from_device_async", "copy"
-            is_like = (source.dtype, source.shape) == (dtype, target.shape)
-            is_plain = is_like and source.flags.c_contiguous
-        elif where is True and np.isscalar(source):
-            formula = partial(names.full, (), source, dtype)
-            arrays, method, name = [], "memset_async", "fill"
-            is_plain = not np.array(source, dtype).tobytes().strip(b"\0")
-        else:
+        dtype, nbytes, plain = target.dtype, target.nbytes, target.flags.c_contiguous
+        is_array = isinstance(source, Place)
+        if not is_array and (where is not True or not np.isscalar(source)):
             raise NotRecorded("numbers where a condition holds, or many")
+        alike = is_array and (source.dtype, source.nbytes) == (dtype, nbytes)
         if where is not True:
             self.map(names.where, [where, source, target], target, "where")
-        elif is_plain and target.flags.c_contiguous:
+        elif not is_array and plain and not np.array(source, dtype).tobytes().strip(b"\0"):
+            self.call(lambda lane: lambda y: y.memset_async(0, nbytes, lane.stream.handle), target)
+        elif not is_array:
+            self.map(partial(names.full, (), source, dtype), [], target, "fill")
+        elif alike and plain and source.flags.c_contiguous:
             self.call(
-                lambda lane: lambda y, x=0: getattr(y, method)(x, nbytes, lane.stream.handle),
-                target, *arrays,
+                lambda lane: lambda y, x: y.copy_from_device_async(x, nbytes, lane.stream.handle),
+                target, source,
             )  # fmt: skip
         else:
-            self.map(formula, arrays, target, name)
+            self.map(names.asarray, [source], target)
 
     def ufunc(self, name: str, *args: Any, out: Any = None, **options: Any) -> Place:
         """A ufunc of arrays and numbers, by a generated kernel."""

@@ -154,11 +154,8 @@ class StreamWorker:
     def may_issue(self) -> bool:
         """True if callers may put work on the stream now."""
         device = self.device
-        return (
-            device.dead is None
-            and self.cuda_device() == device.ordinal
-            and self.stream.is_near(MOST_AHEAD)
-        )
+        is_here = device.dead is None and self.cuda_device() == device.ordinal
+        return is_here and self.stream.is_near(MOST_AHEAD)
 
     def take(self, task: Task) -> Callable[[], None] | None:
         """What puts the work of `task`, whose launches are prepared, on the stream from this
@@ -417,10 +414,9 @@ def issue_call(
         or not lane.may_issue()
     ):
         return None
-    for x in inputs:
-        if x._ctx is not ctx:
-            return None
-    operands = [(x._chunk, x._offset, x._spec) for x in inputs]
+    operands = [(x._chunk, x._offset, x._spec) for x in inputs if x._ctx is ctx]
+    if len(operands) < len(inputs):
+        return None
     pool = lane.device.pool
     outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
     with lock:

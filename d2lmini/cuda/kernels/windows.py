@@ -216,13 +216,19 @@ _REDUCE = WindowKernel(
 )  # fmt: skip
 # The transpose: each element of g, times the weight or divided by what its mean counts, is added to
 # the pixels of its window. There may be an own element for each of them (`row_stride`): a column.
+# That of a maximum goes to the first pixel of `data` that holds it; nowhere if it is nan.
 _STRIDES = ", const Index image_stride, const Index plane_stride, const Index row_stride"
 _PLANE = "plane / C * image_stride + plane % C * plane_stride"
 _SPREAD = WindowKernel(
-    "spread_windows", PIXELS, "const T* g, const T* weight, T* dx",
+    "spread_windows", PIXELS, "const T* g, const T* data, const T* maxima, T* dx",
     f"""const T* from = g + {_PLANE} + last;
-        const T* filter = weight + plane % C * (KD * KH * KW);""",
-    """const A value = loaded(from[tap * row_stride - back]);
+        const T* filter = data + plane % C * (KD * KH * KW);""",
+    """if (KIND == 3) {
+                        const A most = loaded(maxima[plane * (OD * OH * OW) + last - back]);
+                        if (loaded(data[i]) != most) continue;
+                        if (pixel != first_place(data, most, plane, front, top, left)) continue;
+                    }
+                    const A value = loaded(from[tap * row_stride - back]);
                     sum += KIND == 4 ? value * loaded(filter[tap])
                                      : value / count(front, top, left);""",
     "dx[i] = stored(sum);",
@@ -230,9 +236,12 @@ _SPREAD = WindowKernel(
 )  # fmt: skip
 
 
-def _spread(xp: Any, g: Any, weight: Any, dx: Any, geo: Any, row: int = 0, KIND: int = 0) -> None:
+def _spread(xp: Any, *arrays: Any, geo: Any, row: int = 0, KIND: int = 0) -> Any:
+    """Fill the last of g, data, maxima and dx."""
+    g, *_, dx = arrays
     C, image = max(dx.shape[1], 1), prod(g.shape[1:])
-    _SPREAD(xp, dx.size, [g, weight, dx], geo, image, image // C, row, C=C, KIND=KIND)
+    _SPREAD(xp, dx.size, arrays, geo, image, image // C, row, C=C, KIND=KIND)
+    return dx
 
 
 # -- columns --------------------------------------------------------------------------------------
@@ -258,7 +267,7 @@ def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool 
 def col2im(xp: Any, columns: Any, image: Any, geometry: Any) -> None:
     """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
     it."""
-    _spread(xp, columns, columns, image, geometry, row=prod(geometry.out))
+    _spread(xp, columns, columns, columns, image, geo=geometry, row=prod(geometry.out))
 
 
 # -- convolution ---------------------------------------------------------------------------------
@@ -323,7 +332,7 @@ def depthwise(xp: Any, x: Any, w: Any, geo: Any, groups: int, y: Any) -> None:
 
 def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> None:
     """(N, C, *out), (C, 1, *kernel) -> dx (N, C, *size)."""
-    _spread(xp, g, w, dx, geo, KIND=WEIGHTED)
+    _spread(xp, g, w, g, dx, geo=geo, KIND=WEIGHTED)
 
 
 #: A way to convolve, as the modules of `ops.conv`.
@@ -339,18 +348,6 @@ def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Algorithm:
 
 # -- pooling --------------------------------------------------------------------------------------
 
-# dx, of x's shape: each g goes to the first place of its window of x that holds y; none if y is
-# nan.
-_GIVE = WindowKernel(
-    "max_pool_give", PIXELS, "const T* g, const T* input, const T* output, T* dx", "",
-    """const Index o = plane * (OD * OH * OW) + last - back;
-                    const A largest = loaded(output[o]);
-                    if (loaded(input[i]) == largest && pixel == first_place(
-                            input, largest, plane, front, top, left))
-                        sum += loaded(g[o]);""",
-    "dx[i] = stored(sum);",
-)  # fmt: skip
-
 
 @ops.reduce_windows.kernel("cuda")
 def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
@@ -362,12 +359,10 @@ def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
 @ops.pooling_spread.kernel("cuda")
 def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
     dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
-    _spread(xp, g, g, dx, pool, KIND=kind)
-    return dx
+    return _spread(xp, g, g, g, dx, geo=pool, KIND=kind)
 
 
 @ops.max_pooling_backward.kernel("cuda")
 def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    _GIVE(xp, dx.size, [g, data, y, dx], pool)
-    return dx
+    return _spread(xp, g, data, y, dx, geo=pool, KIND=ops.MAX)
