@@ -137,20 +137,21 @@ class CudaDevice(Device):
         except MemoryError:
             raise MemoryError(self.pool.explain(nbytes)) from None
 
-    def retry(self, call: Callable[[], Any], lane: StreamWorker | None = None) -> Any:
+    def retry(self, call: Callable[[], Any]) -> Any:
         """Return `call()`; if memory is short, trim and call again. CUDA's libraries allocate
         memory for their own use, such as a handle's workspace, which CuPy's pool may have cached.
-        Runs on a thread that has `lane`: by default, whose task it runs."""
+        Runs on a thread that runs a task of this device."""
         try:
             return call()
         except Exception as problem:
             if not is_short_of_memory(problem):
                 raise
-        self.trim(lane)
+        self.trim()
         return call()
 
     def trim(self, lane: StreamWorker | None = None) -> None:
-        """Free the memory cached for reuse; `lane` as for `retry`."""
+        """Free the memory cached for reuse, on a thread that has `lane`: by default, whose task it
+        runs."""
         lane = lane or self.lane_here()
         lane.free_pending(at_once=True)
         for other in self._lanes.values():

@@ -35,7 +35,7 @@ from d2lmini.base.scopes import contextmanager
 from d2lmini.context import Context
 from d2lmini.cuda.kernels.launch import NotRecorded
 from d2lmini.cuda.launches import Launches, given_of
-from d2lmini.cuda.memory import Block
+from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.streams import Stream, StreamMark
 from d2lmini.device.storage import Chunk
 from d2lmini.engine import scheduler, signals
@@ -368,15 +368,20 @@ def prepare_issue(
 
     def issue() -> None:
         """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
-        mark = stream.open_mark()
+        mark = stream.last
+        if mark.event is not None or not mark.seq:
+            mark = stream.open_mark()
         for order in reads:
             order.readers[stream] = mark
         for order in writes:
             order.record_write(mark, {})
         try:
-            lane.device.retry(partial(found.run, memory), lane)
+            found.run(memory)
         except Exception as problem:
-            raise lane.device.task_error(problem) from None
+            if not is_short_of_memory(problem):
+                raise lane.device.task_error(problem) from None
+            lane.device.trim(lane)
+            found.run(memory)
         for chunk, array, spares in fresh:
             block = chunk.block = Block(array, lane, spares, found is not launches)
             block.order.writer = mark

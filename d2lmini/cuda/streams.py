@@ -154,7 +154,7 @@ class StreamOrder:
     def marks(self, write: bool) -> list[StreamMark]:
         """The marks that a reader must wait for; with `write`, also those of the readers."""
         marks = [] if self.writer is None else [self.writer]
-        return marks + list(self.readers.values()) if write else marks
+        return [*marks, *self.readers.values()] if write and self.readers else marks
 
     def wait(self, write: bool = False) -> None:
         """Block this thread until the marked work is done. MXNetError if the device failed."""
