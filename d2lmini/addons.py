@@ -54,7 +54,6 @@ NAMES = {
     ("d2lmini.d2l", "d2lmini.compat.books.shared"): """
         Residual bbox_to_rect corr2d evaluate_accuracy_gpus grad_clipping linreg resnet18 semilogy
         set_figsize sgd show_bboxes show_images show_trace_2d squared_loss use_svg_display""",
-    ("d2lmini.device", "d2lmini.cuda.module"): "allow_tf32",
     ("d2lmini.kvstore", "d2lmini.distributed"): "DistKVStore",
     ("d2lmini.profiler", "d2lmini.compat.mx_profiler"):
         "dump dumps pause resume set_config set_state",

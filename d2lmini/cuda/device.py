@@ -39,9 +39,6 @@ _LANES = ("compute", "in", "out")
 #: launches, unknown errors. Other errors concern one call only.
 _FATAL = {46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}
 
-# Each library numbers its errors differently; the class of CuPy's error names the library.
-_OF_CUDA = ("CUDARuntimeError", "CUDADriverError")
-
 _all: weakref.WeakSet[CudaDevice] = weakref.WeakSet()
 
 
@@ -167,8 +164,7 @@ class CudaDevice(Device):
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of the GPU, shared with other programs."""
-        free, total = self.ask(self.xp.cuda.runtime.memGetInfo, "memory_info")
-        return int(free), int(total)
+        return self.ask(self.xp.cuda.runtime.memGetInfo, "memory_info")  # type: ignore[no-any-return]
 
     def ask(self, question: Callable[[], Any], by: str) -> Any:
         """Call `question()` on the device's worker; the wait is recorded under the name `by`."""
@@ -186,22 +182,18 @@ class CudaDevice(Device):
         if self.dead is not None:
             raise MXNetError(self.dead)
 
-    def note_failure(self, problem: BaseException) -> MXNetError:
-        """Record that CUDA reported an error on the GPU: its contents cannot be trusted. Returns
-        the error of all its operations from now on."""
-        if self.dead is None:
-            self.dead = (
+    def task_error(self, problem: Exception) -> Exception:
+        """The error to store on a task, from an error raised while its work was put on the stream.
+        After some errors that CUDA reports, the contents of the GPU cannot be trusted: that is the
+        error of all its operations from now on."""
+        # Each library numbers its errors differently; the class of CuPy's error names the library.
+        kind, status = type(problem).__name__, getattr(problem, "status", None)
+        if kind in ("CUDARuntimeError", "CUDADriverError") and status in _FATAL:
+            self.dead = self.dead or (
                 f"{self.ctx} failed and cannot be used any more in this process; other devices "
                 f"can. CUDA says: {problem}"
             )
-        return MXNetError(self.dead)
-
-    def task_error(self, problem: Exception) -> Exception:
-        """The error to store on a task, from an error raised while its work was put on the
-        stream."""
-        kind, status = type(problem).__name__, getattr(problem, "status", None)
-        if kind in _OF_CUDA and status in _FATAL:
-            return self.note_failure(problem)
+            return MXNetError(self.dead)
         text = str(problem)
         if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
@@ -213,9 +205,9 @@ class CudaDevice(Device):
         known = self.task_error(problem)
         if isinstance(known, (MXNetError, MemoryError)):
             return known
-        if type(problem).__name__ in _OF_CUDA:
-            return MXNetError(f"{self.ctx}: {problem}")
-        return self.note_failure(problem)
+        if "CUDA" not in type(problem).__name__:  # then it is unknown what the GPU does
+            self.dead = f"{self.ctx}: {problem}"
+        return MXNetError(f"{self.ctx}: {problem}")
 
 
 def find() -> list[Device]:

@@ -38,7 +38,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,17 +63,14 @@ if TYPE_CHECKING:
     from d2lmini.graph.codegen import Writer
 
 
-#: Reduction ops -> the function of `names`, where the names differ.
-_KINDS = {"_sum_to": "sum"}
-
-
 def value_of(node: Node, inputs: Sequence[Proxy | None]) -> Proxy:
     """The result of a node, written in C; NotTraceable if the op has no form in C."""
     op = node.op
     if is_reduction(node):
         assert inputs[0] is not None
         wide = inputs[0].astype(np.promote_types(inputs[0].dtype, node.specs[0].dtype))
-        return getattr(names, _KINDS.get(op.name, op.name))(wide).astype(node.specs[0].dtype)
+        kind = "sum" if op.name == "_sum_to" else op.name
+        return getattr(names, kind)(wide).astype(node.specs[0].dtype)
     if is_placing(node):
         g, index = inputs
         assert g is not None
@@ -142,8 +138,6 @@ def _kept(entry: Entry, domain: Shape) -> Shape:
 def _operand(layout: Layout, entry: Entry) -> Operand:
     shape, dtype = spec_of(entry)
     strides = layout.strides(entry)
-    if prod(shape) == 1:
-        return Operand(dtype, ())
     return Operand(dtype, shape, tuple(s // dtype.itemsize for s in strides) if strides else None)
 
 

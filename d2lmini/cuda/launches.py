@@ -39,7 +39,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from d2lmini.context import Context
-from d2lmini.cuda.kernels.launch import THREADS, NotRecorded
+from d2lmini.cuda.kernels.launch import BLOCK, NotRecorded
 from d2lmini.cuda.memory import Block, is_short_of_memory
 from d2lmini.cuda.recorder import RecordedKey, Recorder, Step
 from d2lmini.graph.ir import Draw, Node, spec_of
@@ -52,8 +52,6 @@ from d2lmini.ndarray.plan import CallPlan
 if TYPE_CHECKING:
     from d2lmini.cuda.stream_worker import StreamWorker
 
-#: The threads of a block of all launches.
-BLOCK = (THREADS, 1, 1)
 #: Bytes that a GPU moves in a microsecond, roughly.
 BYTES_PER_US = 2e6
 #: Ops that fill an array with a number. As programs they would keep the array.
@@ -75,15 +73,15 @@ class Launches:
     graphs        the CUDA graphs made of them, for a program that wants some
     inputs        the specs of the inputs
     steps         the launches, as functions of `places`
-    fixed         where constants and intermediate results begin; None before the lane says so
+    fixed         where constants and intermediate results begin, the latter in the lane's scratch
     again         those with other numbers each time: the step, and its numbers as `_bind` has them
     """
 
-    def __init__(self, lane: StreamWorker, call: Any, task: Any):
+    def __init__(self, lane: StreamWorker, key: Any, call: Any, task: Any):
         given = [*given_of(task)]
         recorder, n = record(call, lane.device.ctx, task, given)
         places, steps = recorder.places, recorder.steps
-        self.name = call.name
+        self.name, self._key = call.name, key
         self.specs = [spec for _, _, spec in task.outputs]
         self.spares: list[list[Any] | None] = [
             lane.spares.setdefault(spec, []) if spec.nbytes < MOST_SPARE else None
@@ -109,7 +107,8 @@ class Launches:
         self._parts = [at for at in used if at.base < n and at.offset]
         fixed = [at for at in used if at.base >= n]
         self._fixed = [(arrays.get(at.base), at.offset + offsets.get(at.base, 0)) for at in fixed]
-        self.fixed: list[Any] | None = None if fixed else []
+        self._scratch: Any = None
+        self.fixed: list[Any] = []
         self._lane, self._nbytes = lane, max(plan.nbytes, 1)
         index = {at: at.base for at in used}
         index |= {at: n + i for i, at in enumerate([*self._parts, *fixed])}
@@ -123,7 +122,7 @@ class Launches:
         self.changes = [step.more is not tuple for step in steps]
         self.again = [both for both in zip(steps, self._numbers) if both[0].more is not tuple]
         self.given = given if self.again and given else None
-        self.graphs = call.replays if isinstance(call, Program) else None
+        self.graphs = getattr(call, "replays", None)
         if self.graphs is not None:
             self.graphs.restart()
 
@@ -135,10 +134,7 @@ class Launches:
             try:
                 numbers = {more: more() for more in {step.more for step, _ in self.again}}
             except NotRecorded:
-                known = self._lane.launches
-                for key, launches in list(known.items()):  # others enter and drop some meanwhile
-                    if launches is self:
-                        known.pop(key, None)
+                self._lane.launches.pop(self._key, None)
                 return False
             for step, cell in self.again:
                 cell[0] = step.kernel.pack(xp, (*step.numbers, *numbers[step.more]))
@@ -146,8 +142,8 @@ class Launches:
 
     def places(self, memory: list[Any]) -> list[Any]:
         """Where the arrays of the steps begin."""
-        if self.fixed is None:
-            scratch = self._lane.scratch(self._nbytes)
+        if self._fixed and (scratch := self._lane.scratch(self._nbytes)) is not self._scratch:
+            self._scratch = scratch
             self.fixed = [
                 (scratch if array is None else array).data + offset for array, offset in self._fixed
             ]
@@ -236,9 +232,6 @@ MAX_GRAPHS = 4
 #: After this many captures the program's arrays are assumed to move at every call.
 MAX_CAPTURES = 16
 
-#: CUDA's and cuBLAS's errors for what cannot be captured.
-_REFUSALS = ("CUDARuntimeError", "CUDADriverError", "CUBLASError")
-
 #: CuPy allows one capture at a time; and while it holds, no other thread may make a stream wait.
 capture_lock = threading.Lock()
 
@@ -259,7 +252,6 @@ class Graph:
         self.predicted_us = launches.predicted_us
         self.copied = []
         self.spares: list[Any] = []
-        self.results: set[int] = set()
         places = list(memory)
         for i in copied:
             array = lane.allocate(launches.inputs[i])
@@ -271,18 +263,15 @@ class Graph:
             if memory[i] is None:
                 array = lane.allocate(spec)
                 places[i], spares = array.data, [array]
-                self.results.add(array.data.ptr)
             self.spares.append(spares)
         self.memory = launches.places(places)
         self.steps: list[Callable[[list[Any]], Any]] = []
-        self.graphs = self.calls = 0
         lane.stream.mark()  # the event of an open mark would become a part of the graph
         for changes, pairs in groupby(zip(launches.changes, launches.steps), itemgetter(0)):
             steps = [step for _, step in pairs]
             self.steps += steps if changes else [self._capture(steps)]
-            self.graphs += not changes
-            self.calls += changes
-        lane.graph_results |= self.results
+        self.calls = sum(launches.changes)
+        self.graphs = len(self.steps) - self.calls
 
     def _capture(self, steps: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
         handle = self.lane.stream.handle
@@ -373,11 +362,8 @@ class CapturedGraphs:
             _free(self.graphs)  # the arrays have moved
         if not is_worker:
             return None
-        copied = {
-            i
-            for i, (block, before, pointer) in enumerate(zip(blocks, self._before, memory))
-            if not (block is before or pointer.ptr in lane.graph_results)
-        }
+        pairs = enumerate(zip(blocks, self._before))
+        copied = {i for i, (now, before) in pairs if now is not before and not now.stays}
         self._before = blocks
         copied.difference_update(launches.mutated)
         return self._capture(lane, launches, memory, copied) or launches
@@ -394,15 +380,12 @@ class CapturedGraphs:
             self.graphs.append(Graph(lane, launches, memory, copied))
             return self.graphs[-1]
         except Exception as problem:
-            if is_short_of_memory(problem):
-                self.restart("there is no memory for a graph")
-            elif type(problem).__name__ in _REFUSALS:
-                lane.device.task_error(problem)
-                lane.device.check()
-                self.restart(str(problem).splitlines()[0])
-            else:
-                raise
-        return None
+            lane.device.task_error(problem)
+            lane.device.check()
+            is_short = is_short_of_memory(problem)
+            reason = "there is no memory for a graph" if is_short else str(problem).splitlines()[0]
+            self.restart(reason)
+            return None
 
 
 def _free(graphs: list[Graph]) -> None:
@@ -410,7 +393,6 @@ def _free(graphs: list[Graph]) -> None:
     while graphs:
         graph = graphs.pop()
         lane = graph.lane
-        lane.graph_results -= graph.results
         block = Block(graph, lane)
         block.order.writer = lane.stream.last
         lane.pending_free.append(block)

@@ -62,14 +62,18 @@ class Block:
     lane     the lane on whose stream the memory was allocated
     order    the marks of the users
     spares   where the array is kept for the next results of its shape; None if it is not kept
+    stays    True if a CUDA graph's next results will lie here, too
     """
 
-    __slots__ = ("array", "foreign", "lane", "order", "spares")
+    __slots__ = ("array", "foreign", "lane", "order", "spares", "stays")
 
-    def __init__(self, array: Any, lane: StreamWorker, spares: list[Any] | None = None):
+    def __init__(
+        self, array: Any, lane: StreamWorker, spares: list[Any] | None = None, stays: bool = False
+    ):
         self.array = array
         self.foreign = False
         self.spares = spares
+        self.stays = stays
         self.lane = lane
         self.order = StreamOrder()
 

@@ -11,7 +11,6 @@ Tests use a substitute made of NumPy (`tests/fakes`). The device uses these part
                    Graph.launch
     from_dlpack    and the DLPack methods of arrays
     ndarray        empty, asarray, copyto; get(stream, out=, blocking=False), set(array, stream)
-    _core          set_compute_type (`allow_tf32`)
     cuda.cublas    check_status; importing it loads cuBLAS (`products`)
 
 and ops use whatever functions they need.
@@ -20,7 +19,6 @@ and ops use whatever functions they need.
 from __future__ import annotations
 
 import importlib
-import os
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -29,12 +27,6 @@ from typing import Any, NamedTuple
 _INSTALL = (
     "CuPy is not installed: pip install 'd2lmini[gpu]' for CUDA 12, 'd2lmini[gpu13]' for CUDA 13"
 )
-
-# Values for `_core.set_compute_type`: products of float32 in float32, or in TF32.
-_DEFAULT, _TF32 = 1, 7
-
-#: The setting of `allow_tf32`.
-tf32 = os.environ.get("CUPY_TF32", "0") == "1"
 
 
 class Found(NamedTuple):
@@ -81,19 +73,3 @@ def nccl() -> Any:
             warnings.simplefilter("ignore")
             library = importlib.import_module(f"{found.__name__}.cuda.nccl")
     return library if getattr(library, "available", False) else None
-
-
-def allow_tf32(allow: bool) -> bool:
-    """Let products of float32 matrices on GPUs use TF32, or not; returns the previous setting.
-
-    TF32 is several times faster on GPUs of compute capability 8.0 and up and keeps 10 bits of each
-    factor: errors of about 1e-3; older GPUs stay with float32. The default is off (unless CuPy's
-    own switch CUPY_TF32=1 is set). The setting holds for the whole process; CUDA graphs keep the
-    setting of their recording.
-    """
-    global tf32
-    before, tf32 = tf32, bool(allow)
-    found = look().cupy
-    if found is not None:
-        found._core.set_compute_type("float32", _TF32 if allow else _DEFAULT)
-    return before

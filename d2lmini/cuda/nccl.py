@@ -41,9 +41,8 @@ class NcclWorker:
         """True if NCCL can sum arrays of this dtype over these devices."""
         lanes = [self._lanes.get(ctx) for ctx in contexts]
         ordinals = {lane.device.ordinal for lane in lanes if lane is not None}
-        return (
-            self._library is not None and len(ordinals) == len(lanes) > 1 and dtype.name in _DTYPES
-        )
+        is_apart = len(ordinals) == len(lanes) > 1
+        return self._library is not None and is_apart and dtype.name in _DTYPES
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -66,8 +65,7 @@ class NcclWorker:
             except Exception as problem:
                 # The device that failed explains the error; if none has, NCCL's own message does.
                 for lane in lanes:
-                    if lane.stream.last is not None:
-                        lane.ask(lane.stream.last.query)
+                    lane.ask(lane.stream.last.query)
                 raise lanes[0].device.task_error(problem) from None
 
     def finish(self, deadline: float | None = None) -> bool:

@@ -36,18 +36,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d2lmini.base import MXNetError
-from d2lmini.cuda import module
 from d2lmini.cuda.kernels.formulas import Operand, broadcast_strides, merge_axes, operand_of
 from d2lmini.cuda.kernels.launch import Recording
 from d2lmini.cuda.stream_worker import thread_state
 from d2lmini.ops.products import kernels
 
-#: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up, and below.
-WORKSPACE, SMALL_WORKSPACE = 32 << 20, 4 << 20
+#: Bytes of a handle's workspace: NVIDIA's advice for compute capability 9.0 and up.
+WORKSPACE = 32 << 20
 
 #: dtype: cuBLAS's number of the dtype and of the arithmetic; the C type of the factors.
 KINDS = {"e": (2, 68, ctypes.c_float), "f": (0, 68, ctypes.c_float), "d": (1, 70, ctypes.c_double)}
-_TF32 = 77
+if os.environ.get("CUPY_TF32") == "1":  # CuPy's own switch
+    KINDS["f"] = (0, 77, ctypes.c_float)
 # Also where cuBLAS splits a sum of float16, its parts are added in float32.
 _NO_REDUCED_PRECISION = 16
 _MAX_INT = (1 << 31) - 1
@@ -80,8 +80,8 @@ class GemmCall(NamedTuple):
 def matmul(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
     """a @ b into `out`: (..., M, K) x (..., K, N) -> (..., M, N), batches broadcast.
 
-    By cuBLAS for float16 (sums are float32), float32 (or TF32, see `module.allow_tf32`) and
-    float64; by CuPy for other dtypes. Operands may be strided views.
+    By cuBLAS for float16 (sums are float32), float32 (TF32 with CUPY_TF32=1) and float64;
+    by CuPy for other dtypes. Operands may be strided views.
     """
     if a.shape[-1] == 1:
         return xp.multiply(a, b, out=out)
@@ -191,10 +191,9 @@ class Library:
     ) -> Callable[[Any, Any, Any], None]:
         """One call as a function of where a, b and out begin, to put on the stream of a lane; one
         thread at a time may call it."""
-        char, is_alone = dtype.char, call.batch == 1
-        kind, arithmetic, factor = KINDS[char]
+        number, is_alone = ctypes.c_int, call.batch == 1
+        kind, arithmetic, factor = KINDS[dtype.char]
         one, zero = (ctypes.byref(factor(x)) for x in (1, 0))
-        number, how = ctypes.c_int, ctypes.c_int(arithmetic)
         pleft, pright, pout = (ctypes.c_void_p() for _ in range(3))
 
         def matrix(pointer: Any, m: Matrix) -> list[Any]:
@@ -205,20 +204,18 @@ class Library:
         args = (
             self._handle(lane), *map(number, sizes), one, *matrix(pleft, call.left),
             *matrix(pright, call.right), zero, *matrix(pout, call.out),
-            *([] if is_alone else [number(call.batch)]), how, number(-1),
+            *([] if is_alone else [number(call.batch)]), number(arithmetic), number(-1),
         )  # fmt: skip
         # Called with ctypes' own numbers and pointers only: without `argtypes` in two thirds of the
         # time.
-        blas = self._cublas
-        function = blas.cublasGemmEx if is_alone else blas.cublasGemmStridedBatchedEx
+        cublas = self._cublas
+        function = cublas.cublasGemmEx if is_alone else cublas.cublasGemmStridedBatchedEx
         begin_a, begin_b, begin_out = (i * dtype.itemsize for i in call.begin)
         check = self._check
 
         def multiply(a: Any, b: Any, out: Any) -> None:
             pleft.value, pright.value = b.ptr + begin_b, a.ptr + begin_a
             pout.value = out.ptr + begin_out
-            if char == "f":
-                how.value = _TF32 if module.tf32 else arithmetic
             status = function(*args)
             if status:
                 check(status)
@@ -227,15 +224,13 @@ class Library:
 
     def _handle(self, lane: Any) -> Any:
         if lane not in self._handles:
-            properties = lane.device.xp.cuda.runtime.getDeviceProperties(lane.device.ordinal)
-            nbytes = WORKSPACE if properties["major"] >= 9 else SMALL_WORKSPACE
-            handle, workspace = ctypes.c_void_p(), self._memory(nbytes)
+            handle, workspace = ctypes.c_void_p(), self._memory(WORKSPACE)
             self._call("Create_v2", ctypes.byref(handle))
             self._call("SetMathMode", handle, ctypes.c_int(_NO_REDUCED_PRECISION))
             self._call("SetStream_v2", handle, ctypes.c_void_p(lane.stream.handle.ptr))
             # Set the workspace after the stream: cublasSetStream resets the workspace.
             pointer = ctypes.c_void_p(workspace.ptr)
-            self._call("SetWorkspace_v2", handle, pointer, ctypes.c_size_t(nbytes))
+            self._call("SetWorkspace_v2", handle, pointer, ctypes.c_size_t(WORKSPACE))
             self._handles[lane] = handle, workspace
         return self._handles[lane][0]
 

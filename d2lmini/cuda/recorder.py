@@ -39,10 +39,11 @@ from d2lmini.ops.symbolic import NotTraceable, Proxy
 
 
 class Place(np.ndarray):
-    """Stands for an array of a GPU: memory that nobody reads or writes, with a shape, strides and
-    an address."""
+    """Stands for an array of a GPU, or a part of the `number`-th that the recorder made: memory
+    that nobody reads or writes, with a shape, strides and an address."""
 
     recorder: Any
+    number: int
 
     def __array_ufunc__(  # type: ignore[override]
         self, ufunc: Any, method: str, *args: Any, out: tuple = (None,), **options: Any
@@ -56,6 +57,7 @@ class Place(np.ndarray):
 
     def __array_finalize__(self, base: Any) -> None:
         self.recorder = getattr(base, "recorder", None)
+        self.number = getattr(base, "number", -1)
 
     def __getitem__(self, key: Any) -> Any:
         """A view; a single element would be its value, which is not known here."""
@@ -124,10 +126,6 @@ class RecordedKey:
             raise NotRecorded("a random key")
         return iter(self.keys[self.number])
 
-    def __getattr__(self, name: str) -> Any:
-        """A key of the CPU's has a generator."""
-        raise NotRecorded(f"the {name} of a random key")
-
 
 class At(NamedTuple):
     """Where an array of a step begins: the number of the array that it lies in, and how many bytes
@@ -170,12 +168,9 @@ class Recorder(Recording):
         if not np.prod(shape):
             raise NotRecorded("an array without elements")
         made = np.empty(shape, dtype).view(Place)
-        made.recorder = self
+        made.recorder, made.number = self, len(self.places)
         self.places.append(made)
         return made
-
-    def empty_like(self, array: Place) -> Place:
-        return self.empty(array.shape, array.dtype)
 
     def zeros(self, shape: Any, dtype: Any = float) -> Place:
         made = self.empty(shape, dtype)
@@ -188,7 +183,7 @@ class Recorder(Recording):
             return array if dtype is None else array.astype(dtype, copy=False)
         array = np.asarray(array, dtype)
         made = self.empty(array.shape, array.dtype)
-        self.constants[len(self.places) - 1] = array
+        self.constants[made.number] = array
         return made
 
     def ascontiguousarray(self, array: Place) -> Place:
@@ -212,31 +207,24 @@ class Recorder(Recording):
         self, target: Place, source: Any, casting: str = "same_kind", where: Any = True
     ) -> None:
         """A copy within the GPU, or of a number."""
-        dtype, nbytes = target.dtype, target.nbytes
-        if isinstance(source, Place):
-            formula: Callable[..., Proxy] = names.asarray
-            arrays, method, name = [source], "copy_from_device_async", "copy"
-            is_like = (source.dtype, source.shape) == (dtype, target.shape)
-            is_plain = is_like and source.flags.c_contiguous
-        elif where is True and np.isscalar(source):
-            formula = partial(names.full, (), source, dtype)
-            arrays, method, name = [], "memset_async", "fill"
-            is_plain = not np.array(source, dtype).tobytes().strip(b"\0")
-        else:
+        dtype, nbytes, plain = target.dtype, target.nbytes, target.flags.c_contiguous
+        is_array = isinstance(source, Place)
+        if not is_array and (where is not True or not np.isscalar(source)):
             raise NotRecorded("numbers where a condition holds, or many")
+        alike = is_array and (source.dtype, source.nbytes) == (dtype, nbytes)
         if where is not True:
             self.map(names.where, [where, source, target], target, "where")
-        elif is_plain and target.flags.c_contiguous:
+        elif not is_array and plain and not np.array(source, dtype).tobytes().strip(b"\0"):
+            self.call(lambda lane: lambda y: y.memset_async(0, nbytes, lane.stream.handle), target)
+        elif not is_array:
+            self.map(partial(names.full, (), source, dtype), [], target, "fill")
+        elif alike and plain and source.flags.c_contiguous:
             self.call(
-                lambda lane: lambda y, x=0: getattr(y, method)(x, nbytes, lane.stream.handle),
-                target, *arrays,
+                lambda lane: lambda y, x: y.copy_from_device_async(x, nbytes, lane.stream.handle),
+                target, source,
             )  # fmt: skip
         else:
-            self.map(formula, arrays, target, name)
-
-    def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
-        """min(max(x, low), high)"""
-        return self.minimum(self.maximum(x, low), high, out=out)  # type: ignore[no-any-return]
+            self.map(names.asarray, [source], target)
 
     def ufunc(self, name: str, *args: Any, out: Any = None, **options: Any) -> Place:
         """A ufunc of arrays and numbers, by a generated kernel."""
@@ -264,10 +252,14 @@ class Recorder(Recording):
                 f"{name}_kernel", list(map(operand_of, arrays)), out.shape,
                 lambda *x: [formula(*x).astype(out.dtype)], [operand_of(out)],
             )  # fmt: skip
-        except NotTraceable as problem:
+        except (NotTraceable, KeyError) as problem:  # there are no kernels of bfloat16
             raise NotRecorded(str(problem)) from None
         made(self, *arrays, out)
         return out
+
+    def clip(self, x: Place, low: Any, high: Any, out: Any = None) -> Place:
+        """min(max(x, low), high)"""
+        return self.minimum(self.maximum(x, low), high, out=out)  # type: ignore[no-any-return]
 
     ndarray = Place
 
@@ -300,12 +292,11 @@ class Recorder(Recording):
         return run(arrays, places, keys)  # type: ignore[no-any-return]
 
     def launch(
-        self, kernel: Kernel, grid: tuple[int, int, int], args: tuple[Any, ...],
-        more: Callable[[], Sequence[Any]],
+        self, kernel: Kernel, grid: tuple[int, int, int], arrays: Sequence[Place],
+        numbers: tuple[Any, ...], more: Callable[[], Sequence[Any]],
     ) -> None:  # fmt: skip
         """Write down a launch."""
-        n = sum([parameter.is_array for parameter in kernel.parameters])
-        self.steps.append(Step(tuple(map(self._find, args[:n])), kernel, grid, args[n:], more))
+        self.steps.append(Step(tuple(map(self._find, arrays)), kernel, grid, numbers, more))
 
     def call(self, bind: Callable[[Any], Callable[..., Any]], *arrays: Place) -> None:
         """Write down another call on arrays; see `Step`."""
@@ -314,9 +305,5 @@ class Recorder(Recording):
     def _find(self, array: Place) -> At:
         if min(array.strides, default=0) < 0:
             raise NotRecorded("an array that runs backwards")
-        begin = array.ctypes.data
-        for number, place in enumerate(self.places):
-            offset = begin - place.ctypes.data
-            if 0 <= offset < place.nbytes:
-                return At(number, offset)
-        raise NotRecorded("an array that is no part of the program")
+        begin = self.places[array.number].ctypes.data
+        return At(array.number, array.ctypes.data - begin)

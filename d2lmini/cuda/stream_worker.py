@@ -67,9 +67,6 @@ EXACT = frozenset(
     "equal not_equal greater greater_equal less less_equal".split()
 )
 
-#: The lanes that compute, by context.
-lanes: weakref.WeakValueDictionary[Context, StreamWorker] = weakref.WeakValueDictionary()
-
 
 class _ThreadState(threading.local):
     """Per thread: the lane whose task it runs, and the scope that restores the device and stream
@@ -90,7 +87,6 @@ class StreamWorker:
     waiting       the pending frees that another stream still uses, oldest first
     launches      by `key_of` a task: the launches that its call has
     reasons       or why its call has none
-    graph_results addresses of the results of graphs, which stay the same
     spares        by spec: arrays of results that are gone, for the next results
     """
 
@@ -99,7 +95,6 @@ class StreamWorker:
         self.name = name
         self.pending_free: deque[Block] = deque()
         self.waiting: deque[Block] = deque()
-        self.graph_results: set[int] = set()
         self.spares: dict[tuple, list[Any]] = {}
         self.launches: dict[Any, Any] = {}
         self.reasons: dict[Any, str] = {}
@@ -107,16 +102,15 @@ class StreamWorker:
         self._calls: dict[Any, weakref.ref] = {}
         self._scratch: Any = None
         self.cuda_device = device.xp.cuda.runtime.getDevice
-        if name == "compute":
-            lanes[device.ctx] = self
         self.busy = threading.Lock()  # guards the stream's bookkeeping; only `finish` waits for it
+        self.give_back = self.busy.release
 
     @cached_property
     def stream(self) -> Stream:
         """The stream, made once: CuPy's pool identifies its arenas by stream."""
         cuda = self.device.xp.cuda
         with cuda.Device(self.device.ordinal):
-            return Stream(cuda, cuda.Stream(non_blocking=True), self)
+            return Stream(cuda.Stream(non_blocking=True), self)
 
     # -- called by the engine ----------------------------------------------------------------------
 
@@ -153,19 +147,15 @@ class StreamWorker:
         """Block until all work on the stream is done; False at the deadline. MXNetError if the
         device failed."""
         stream = vars(self).get("stream")
-        mark = None if stream is None else stream.last
-        return mark is None or self.device.dead is not None or self.wait(mark, deadline)
+        return stream is None or self.device.dead is not None or self.wait(stream.last, deadline)
 
     # -- issuing on the callers' threads -----------------------------------------------------------
 
     def may_issue(self) -> bool:
         """True if callers may put work on the stream now."""
         device = self.device
-        return (
-            device.dead is None
-            and self.cuda_device() == device.ordinal
-            and self.stream.is_near(MOST_AHEAD)
-        )
+        is_here = device.dead is None and self.cuda_device() == device.ordinal
+        return is_here and self.stream.is_near(MOST_AHEAD)
 
     def take(self, task: Task) -> Callable[[], None] | None:
         """What puts the work of `task`, whose launches are prepared, on the stream from this
@@ -181,10 +171,6 @@ class StreamWorker:
             if issue is None:
                 self.busy.release()
         return issue
-
-    def give_back(self) -> None:
-        """Workers may use the lane again."""
-        self.busy.release()
 
     def _issue_of(self, task: Any, is_worker: bool = False) -> Callable[[], None] | None:
         launches = None if task.callee is None else self.launches.get(key_of(task))
@@ -206,7 +192,7 @@ class StreamWorker:
         if ufunc is not None and ufunc.__name__ in EXACT and self._times[key] <= BEFORE:
             return
         try:
-            self.launches[key] = Launches(self, call, task)
+            self.launches[key] = Launches(self, key, call, task)
         except NotRecorded as problem:
             self.reasons[key] = str(problem)
             if isinstance(call, Program) and call.replays is not None:
@@ -226,9 +212,6 @@ class StreamWorker:
         done in order."""
         if self._scratch is None or self._scratch.nbytes < nbytes:
             self._scratch = None
-            for launches in self.launches.values():
-                if launches.fixed:
-                    launches.fixed = None
             self._scratch = self.allocate(Spec((nbytes,), np.uint8))
         return self._scratch
 
@@ -283,9 +266,7 @@ class StreamWorker:
                 pool.drain()
         while self.pending_free:
             block = self.pending_free.popleft()
-            order = block.order
-            is_ours = order.is_on(self.stream) or self.stream.has_seen(order.marks(True))
-            if block.foreign or not is_ours:
+            if block.foreign or not self.stream.has_seen(block.order.marks(True)):
                 self.waiting.append(block)
                 continue
             block.free()
@@ -387,7 +368,9 @@ def prepare_issue(
 
     def issue() -> None:
         """Behind the open mark of the stream; a worker puts a mark of its own behind its task."""
-        mark = stream.open or stream.open_mark()
+        mark = stream.last
+        if mark.event is not None or not mark.seq:
+            mark = stream.open_mark()
         for order in reads:
             order.readers[stream] = mark
         for order in writes:
@@ -400,7 +383,7 @@ def prepare_issue(
             lane.device.trim(lane)
             found.run(memory)
         for chunk, array, spares in fresh:
-            block = chunk.block = Block(array, lane, spares)
+            block = chunk.block = Block(array, lane, spares, found is not launches)
             block.order.writer = mark
             with lock:
                 chunk.order = block.order
@@ -420,12 +403,11 @@ def issue_call(
 ) -> list[Any] | None:
     """The results of a call with new outputs only, issued here without a task; None if it must be
     queued. The most frequent calls, with as few Python calls as possible."""
-    lane = lanes.get(ctx)
-    launches = None if lane is None else lane.launches.get(id(call))
     current = engine.current
+    lane: Any = current.runners.get((ctx, "compute"))
+    launches = None if lane is None else lane.launches.get(id(call))
     if (
-        lane is None
-        or launches is None
+        launches is None
         or launches.mutated
         or scheduler.thread_state.task is not None
         or instrument.listeners
@@ -437,14 +419,11 @@ def issue_call(
         or not lane.may_issue()
     ):
         return None
-    operands: list[Operand] = []
-    for x in inputs:
-        if x._ctx is not ctx:
-            return None
-        operands.append((x._chunk, x._offset, x._spec))
-    outputs: list[Operand] = []
-    for spec in launches.specs:
-        outputs.append((Chunk(lane.device.pool, spec.nbytes), None, spec))
+    operands = [(x._chunk, x._offset, x._spec) for x in inputs if x._ctx is ctx]
+    if len(operands) < len(inputs):
+        return None
+    pool = lane.device.pool
+    outputs = [(Chunk(pool, spec.nbytes), None, spec) for spec in launches.specs]
     with lock:
         if not lane.busy.acquire(False):
             return None
@@ -477,11 +456,8 @@ def issue_op(op: Any, inputs: tuple, attrs: dict[str, Any], kind: type) -> Any:
     results = issue_call(plan, inputs, inputs[0]._ctx, kind)
     if results is None:
         return None
-    if modes.recording:
-        for x in inputs:
-            if x._node is not None:
-                autograd.record_op(op, inputs, attrs, results)
-                break
+    if modes.recording and any([x._node is not None for x in inputs]):
+        autograd.record_op(op, inputs, attrs, results)
     return results[0]
 
 

@@ -66,8 +66,19 @@ class StreamMark:
 
     def close(self) -> None:
         """Record the event of an open mark, behind all work so far."""
-        if self.event is None:
-            self.stream.close(self)
+        if self.event is not None:
+            return
+        stream, cuda = self.stream, self.stream.device.xp.cuda
+        with cuda.Device(stream.device.ordinal), lock:
+            if self.event is None:
+                try:
+                    event = stream.events.pop()
+                except IndexError:
+                    # A thread sleeps while it waits for a blocking event; for others it spins.
+                    event = cuda.Event(block=True, disable_timing=True)
+                    stream.all_events.append(event)
+                event.record(stream.handle)
+                self.event = event
 
     @property
     def passed(self) -> bool:
@@ -83,7 +94,7 @@ class StreamMark:
         if self.passed:
             return True
         self.close()
-        runtime = self.stream.cuda.runtime
+        runtime = self.stream.device.xp.cuda.runtime
         status = runtime.eventQuery(self.event.ptr)
         if status == _DONE:
             self.stream.passed = max(self.stream.passed, self.seq)
@@ -140,17 +151,10 @@ class StreamOrder:
         self.readers = {}
         self.unverified = unverified
 
-    def is_on(self, stream: Stream | None) -> bool:
-        """True if all this work is on one stream."""
-        readers, writer = self.readers, self.writer
-        if readers and (len(readers) > 1 or stream not in readers):
-            return False
-        return writer is None or writer.stream is stream
-
     def marks(self, write: bool) -> list[StreamMark]:
         """The marks that a reader must wait for; with `write`, also those of the readers."""
         marks = [] if self.writer is None else [self.writer]
-        return marks + list(self.readers.values()) if write else marks
+        return [*marks, *self.readers.values()] if write and self.readers else marks
 
     def wait(self, write: bool = False) -> None:
         """Block this thread until the marked work is done. MXNetError if the device failed."""
@@ -163,7 +167,7 @@ def check_unverified(unverified: dict[Stream, int]) -> None:
     """Raise MXNetError if a GPU failed before one of these marks, whose events have passed."""
     for stream, seq in unverified.items():
         if seq > stream.passed:
-            stream.lane.ask(stream.last.query)  # type: ignore[union-attr]
+            stream.lane.ask(stream.last.query)
             stream.passed = max(stream.passed, seq)
 
 
@@ -172,38 +176,33 @@ class Stream:
 
     handle  CuPy's stream
     lane    the lane of the stream
-    last    its last mark, behind all its work
-    seq     the number of the last mark
-    open    the last mark, if it is open
+    last    its last mark, behind all its work; before the first, one that has passed
     watched a mark that is asked whether it has passed, before another is
     us      predicted time of the work behind the mark before
     seen    for each other stream: the newest mark that this stream has waited for
     passed  the newest of its own marks that the host has seen pass
     events  events of marks that are gone, for reuse
+    all_events  all that were made, kept alive: if a mark is part of a cycle, the collector would
+            also finalize its event, and so destroy the event that the mark returns for reuse
     """
 
-    def __init__(self, cuda: Any, handle: Any, lane: Any = None):
-        self.cuda = cuda
+    def __init__(self, handle: Any, lane: Any):
         self.handle = handle
         self.lane = lane
-        self.device: Any = getattr(lane, "device", None)
-        self.last: StreamMark | None = None
-        self.open: StreamMark | None = None
+        self.device = lane.device
         self.us = 0.0
-        self.watched: StreamMark | None = None
-        self.seq = 0
         self.passed = 0
         self.events: deque[Any] = deque()
-        # All events that were made, kept alive. If a mark is part of a cycle, the collector would
-        # also finalize its event, and so destroy the event that the mark returns for reuse.
-        self._owned: list[Any] = []
+        self.all_events: list[Any] = []
+        self.last = self.watched = StreamMark(self, 0)
         self.seen: dict[Stream, int] = {}
 
     def has_seen(self, marks: Iterable[StreamMark]) -> bool:
         """True if all future work on this stream already comes after these marks."""
-        return all(
-            mark.stream is self or self.seen.get(mark.stream, 0) >= mark.seq for mark in marks
-        )
+        for mark in marks:
+            if mark.stream is not self and self.seen.get(mark.stream, 0) < mark.seq:
+                return False
+        return True
 
     def wait(self, marks: Iterable[StreamMark]) -> None:
         """Make all future work on this stream come after these marks."""
@@ -222,42 +221,23 @@ class Stream:
 
     def is_near(self, most: int) -> bool:
         """True if at most so many marks have not passed; asks CUDA where it must."""
-        if self.seq - self.passed <= most:
-            return True
-        mark = self.watched
-        if mark is None or mark.passed or mark.query():
+        if self.last.seq - self.passed > most and self.watched.query():
             self.watched = self.last
-        return self.seq - self.passed <= most
+        return self.last.seq - self.passed <= most
 
     def mark(self) -> StreamMark:
         """A new mark behind all work so far."""
         mark = self.open_mark()
-        self.close(mark)
+        mark.close()
         return mark
 
     def open_mark(self) -> StreamMark:
         """The open mark, for work that has been issued."""
         with lock:
-            mark = self.open
-            if mark is None:
-                self.seq += 1
+            if self.last.event is not None or not self.last.seq:
                 self.us = 0.0
-                self.last = self.open = mark = StreamMark(self, self.seq)
-            return mark
-
-    def close(self, mark: StreamMark) -> None:
-        """Record the event of an open mark of this stream; see `StreamMark.close`."""
-        with self.cuda.Device(self.device.ordinal), lock:
-            if mark.event is None:
-                try:
-                    event = self.events.pop()
-                except IndexError:
-                    # A thread sleeps while it waits for a blocking event; for others it spins.
-                    event = self.cuda.Event(block=True, disable_timing=True)
-                    self._owned.append(event)
-                event.record(self.handle)
-                mark.event = event
-                self.open = None
+                self.last = StreamMark(self, self.last.seq + 1)
+            return self.last
 
     def begin(self, reads: Iterable[Var], writes: Iterable[Var]) -> None:
         """Make the work that will be put here come after its dependencies."""
@@ -266,8 +246,7 @@ class Stream:
             for var in variables:
                 if var.order is not None:
                     marks += var.order.marks(write)
-        if marks:
-            self.wait(marks)
+        self.wait(marks)
 
     def end(
         self, reads: Iterable[Var], writes: Iterable[Var], unverified: dict[Stream, int]

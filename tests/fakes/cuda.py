@@ -249,7 +249,6 @@ def _namespaces(machine: Machine, has_nccl: bool) -> dict[str, Any]:
         "cuda": cuda,
         "from_dlpack": dlpack.from_dlpack,
         "get_default_memory_pool": lambda: machine.pool,
-        "_core": types.SimpleNamespace(set_compute_type=machine.compute_types.__setitem__),
     }
 
 
@@ -263,7 +262,6 @@ def fake_cuda(
     machine = Machine(devices, memory, seed, **options)
     machine.pool, machine.pinned_pool = MemoryPool(), PinnedMemoryPool()
     machine.allocator = machine.pool.malloc
-    machine.compute_types = {}
     with running(machine), _installed(machine, nccl):
         yield cupy
 

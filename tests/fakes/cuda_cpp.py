@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def _library(kernels: Sequence[tuple[str, str]]) -> Path:
 
 
 class RawKernel:
-    """Stands for `cupy.RawKernel`: at a call the source itself runs, compiled by g++, through the
+    """Stands for `cupy.RawKernel`: at a launch the source itself runs, compiled by g++, through the
     hook of the fake. What it may write (pointers without const) are the outputs."""
 
     def __init__(self, code: str, name: str, options: tuple = (), backend: str = "nvrtc"):
@@ -144,15 +144,13 @@ class RawKernel:
         self.code, self.name = code, name
         self.parameters = parameters(code, name)
 
-    def __call__(self, grid: tuple, block: tuple, args: tuple) -> None:
+    def launch(self, grid: tuple, args: tuple) -> None:
         from fakes import cupy_arrays
 
         pairs = list(zip(args, self.parameters, strict=True))
         arrays = [a for a, p in pairs if p.is_array]
         written = [p.is_written for _, p in pairs if p.is_array]
         any_layout = "void element(" in self.code
-        for arg, parameter in pairs:
-            assert parameter.is_array or isinstance(arg, np.generic), (self.name, parameter, arg)
         pairs = [(None if p.is_array else a, p) for a, p in pairs]  # put off, it keeps no array
 
         def function(*raws: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -213,12 +211,13 @@ class Function:
     def __call__(
         self, grid: tuple, block: tuple, args: tuple, shared: int = 0, stream: Any = None
     ) -> None:
-        given = tuple(
-            array_at(a, p.type) if p.is_array else a.as_number(p)
-            for a, p in zip(args, self.raw.parameters, strict=True)
-        )
-        with stream:
-            self.raw(grid, block, given)
+        given = []
+        for arg, p in zip(args, self.raw.parameters, strict=True):
+            if isinstance(arg, CIntptr):
+                arg = arg.as_number(p)
+            given.append(array_at(arg, p.type) if p.is_array and stream is not None else arg)
+        with stream or nullcontext():
+            self.raw.launch(grid, tuple(given))
 
 
 def _same_layout(array: np.ndarray, any_layout: bool) -> np.ndarray:

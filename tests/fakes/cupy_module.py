@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fakes.cuda_cpp import RawKernel
+from fakes.cuda_cpp import CIntptr, RawKernel
 from fakes.cupy_arrays import ndarray
 from fakes.cupy_functions import _array, _public, cupy
 
@@ -62,3 +62,5 @@ cupy.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=
 
 
 cupy.RawKernel = RawKernel
+# The rest of `cuda` comes with a machine (`fakes.cuda`).
+cupy.cuda = types.SimpleNamespace(function=types.SimpleNamespace(CIntptr=CIntptr))

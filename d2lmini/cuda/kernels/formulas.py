@@ -110,7 +110,6 @@ MIN_PER_LANE, MIN_PART, MAX_PARTS, MAX_THREADS = 16, 512, 256, 1 << 18
 #: Reduction -> its first value, and how two values become one: the letter of `all_lanes`, and in C.
 _KINDS = {
     "sum": (0.0, "+", "{} + {}"),
-    "mean": (0.0, "+", "{} + {}"),
     "max": (-np.inf, ">", "maximum({}, {})"),
     "min": (np.inf, "<", "minimum({}, {})"),
 }
@@ -174,11 +173,7 @@ def elementwise(
     NotTraceable if the formula is not elementwise.
     """
     body = Body()
-    given = []
-    for i, dtype in enumerate([np.dtype(o.dtype) for o in inputs]):
-        read = body.line if dtype.char == "e" else body.add_input
-        given.append(read(load_text(f"x{i}", dtype), dtype))
-    values = formula(*given)
+    values = formula(*[body.load(f"x{i}", np.dtype(o.dtype)) for i, o in enumerate(inputs)])
     operands = [*inputs, *(outs or [Operand(y.dtype, domain) for y in values])]
     walks = [*(broadcast_strides(o, domain) for o in operands), _straight(domain)]
     sizes, (*walks, _) = merge_axes(domain, walks)
@@ -267,11 +262,6 @@ def names_of(operands: Sequence[Operand], inputs: int) -> list[tuple[str, str]]:
 def pointer(kind: str, name: str) -> str:
     """An array as a parameter of a kernel."""
     return f"{'const ' * (name[0] == 'x')}{kind}* {name}"
-
-
-def load_text(text: str, dtype: np.dtype) -> str:
-    """The C expression that loads an array's element in the dtype of computations."""
-    return f"widened({text})" if dtype.char == "e" else text
 
 
 def store_text(value: Proxy) -> str:
@@ -422,10 +412,7 @@ class _Writer:
         places = [" + ".join([half for half in pair if half != "0"]) or "0" for pair in halves]
         self.arrays = names_of(operands, len(inputs))
         elements = [f"{array}[{place}]" for (_, array), place in zip(self.arrays, places)]
-        given = [
-            self.body.line(load_text(element, np.dtype(o.dtype)), np.dtype(o.dtype))
-            for element, o in zip(elements, inputs)
-        ]
+        given = [self.body.load(e, np.dtype(o.dtype)) for e, o in zip(elements, inputs)]
         self.stores = list(zip(map(store_text, formula(*given)), elements[len(inputs) :]))
         live = self.body.needed([value for value, _ in self.stores])
         self.reductions = {n: r for n, r in self.body.reductions.items() if n in live}

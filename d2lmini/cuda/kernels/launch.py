@@ -29,6 +29,8 @@ import numpy as np
 
 from d2lmini.cuda.kernels.symbols import C_TYPES, THREADS, helpers
 
+#: The threads of a block of all launches.
+BLOCK = (THREADS, 1, 1)
 #: Blocks of a grid at most: an H100 runs 132 x 8 blocks at a time, so more blocks would only wait.
 MAX_BLOCKS = 2048
 #: Compiler options: the C++ version; every operation is rounded, as on the CPU. (By default CUDA
@@ -82,18 +84,18 @@ class Kernel:
 
     name        name of the function in the source
     source      the text; print it to read it
-    parameters  the kernel's parameters, read from the text
+    parameters  the kernel's parameters, read from the text: arrays, then numbers
+    n_arrays    how many are arrays
     """
 
-    __slots__ = ("_compiled", "_makers", "name", "parameters", "source")
+    __slots__ = ("_compiled", "_makers", "n_arrays", "name", "parameters", "source")
 
     def __init__(self, name: str, source: str):
         self.name = name
         self.source = source
         self.parameters = parameters(source, name)
-        self._makers: list[Any] = [
-            None if p.is_array else _NUMBERS[p.type] for p in self.parameters
-        ]
+        self._makers: list[Any] = [_NUMBERS[p.type] for p in self.parameters if not p.is_array]
+        self.n_arrays = len(self.parameters) - len(self._makers)
         # A RawKernel caches its compiled code for each device, so one per module is enough.
         self._compiled: dict[Any, Any] = {}
 
@@ -109,31 +111,26 @@ class Kernel:
         if size <= 0:
             return
         grid = (min(-(-size // THREADS), MAX_BLOCKS), rows, 1)
+        arrays, numbers = args[: self.n_arrays], args[self.n_arrays :]
         if isinstance(xp, Recording):
-            xp.launch(self, grid, args, more)
-            return
-        pairs = zip((*args, *more()), self._makers, strict=True)
-        packed = [a if make is None else make(a) for a, make in pairs]
-        self._raw(xp)(grid, (THREADS,), tuple(packed))
+            xp.launch(self, grid, arrays, numbers, more)
+        else:
+            packed = self.pack(xp, (*numbers, *more()))
+            self.function_on(xp)(grid, BLOCK, (*arrays, *packed))
 
-    def _raw(self, xp: Any) -> Any:
+    def function_on(self, xp: Any) -> Any:
+        """The compiled kernel on the current device: (grid, block, arguments, shared, stream)."""
         kernel = self._compiled.get(xp)
         if kernel is None:
             kernel = xp.RawKernel(self.source, self.name, options=OPTIONS)
             kernel = self._compiled.setdefault(xp, kernel)
-        return kernel
-
-    # -- prepared launches: see `cuda.launches` ----------------------------------------------------
-
-    def function_on(self, xp: Any) -> Any:
-        """The compiled kernel on the current device: (grid, block, arguments, shared, stream)."""
-        return self._raw(xp).kernel
+        return kernel.kernel
 
     def pack(self, xp: Any, numbers: Sequence[Any]) -> tuple:
-        """The last arguments, which are numbers, as CuPy passes them fastest: eight bytes, of which
-        the kernel reads as many as the parameter has."""
-        makers = self._makers[len(self._makers) - len(numbers) :]
-        return tuple([_packed(xp, make(number)) for make, number in zip(makers, numbers)])
+        """The numbers as CuPy passes them fastest: eight bytes, of which the kernel reads as many
+        as the parameter has."""
+        pairs = zip(self._makers, numbers, strict=True)
+        return tuple([_packed(xp, make(number)) for make, number in pairs])
 
     def __repr__(self) -> str:
         return f"<Kernel {self.name}>"

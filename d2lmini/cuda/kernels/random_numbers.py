@@ -32,10 +32,6 @@ struct Stream {
     Word key[2], counter[4], words[4];
     int left;
 };
-__device__ inline Stream stream_of(long long element, Word key0, Word key1) {
-    const Word low = (Word) element, high = (Word) (element >> 32);
-    return {{key0, key1}, {low, high, 0, 0}, {0, 0, 0, 0}, 0};
-}
 __device__ inline Word next_word(Stream& s) {
     if (s.left == 0) {
         Word k0 = s.key[0], k1 = s.key[1];
@@ -88,7 +84,7 @@ extern "C" __global__ void draw_{name}(
 ) {{
     const Index threads = gridDim.x * blockDim.x;
     for (Index g = blockIdx.x * blockDim.x + threadIdx.x; AT_ONCE * g < n; g += threads) {{
-        Stream s = stream_of(g, key0, key1);
+        Stream s = {{{{key0, key1}}, {{(Word) g, (Word) ((long long) g >> 32)}}}};
         A standard[4];
         {standard}
         Four<T> drawn;
@@ -150,13 +146,6 @@ def fill(
     return out
 
 
-def integers(
-    xp: Any, key: Sequence[int], low: int, high: int, shape: tuple[int, ...], dtype: Any
-) -> Any:
-    """A new array of integers from low (included) to high (excluded)."""
-    return fill(xp, "integers", key, xp.empty(shape, dtype), low, high - low)
-
-
 @standard_uniform.kernel("cuda")
 def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
     return fill(xp, "uniform", key, xp.empty(shape, "float32"), 0.0, 1.0, piece=(piece,))
@@ -164,16 +153,12 @@ def _(xp: Any, key: Any, piece: int, shape: tuple[int, ...]) -> Any:
 
 @draw.kernel("cuda")
 def _(xp: Any, name: str, rng: Any, out: Any, parameters: dict[str, Any]) -> Any:
-    memory = out if out.flags.c_contiguous else xp.empty(out.shape, out.dtype)
-    fill(xp, name, rng, memory, *parameters.values())
-    if memory is not out:
-        out[...] = memory
-    return out
+    return fill(xp, name, rng, out, *parameters.values())
 
 
 @random_randint.kernel("cuda")
 def _(xp: Any, *, low: Any, high: Any, shape: Any = (), dtype: Any = "int32", rng: Any) -> Any:
-    return integers(xp, rng, low, high, shape or (1,), dtype)
+    return fill(xp, "integers", rng, xp.empty(shape or (1,), dtype), low, high - low)
 
 
 @pick.kernel("cuda")
@@ -189,6 +174,6 @@ def _(xp: Any, upper: Any, count: int, rng: Any) -> Any:
 @shuffle.kernel("cuda")
 def _(xp: Any, data: Any, *, rng: Any, out: Any = None) -> Any:
     # The sort order of n random numbers.
-    numbers = integers(xp, rng, -(1 << 62), 1 << 62, data.shape[:1], np.int64)
-    order = xp.argsort(numbers) if data.ndim else ...
+    numbers = xp.empty(data.shape[:1], np.int64)
+    order = xp.argsort(fill(xp, "integers", rng, numbers, 0, 1 << 63)) if data.ndim else ...
     return place(xp, data[order], data.dtype, out)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from d2lmini.cuda.kernels.formulas import broken, complete, fill, load_text, store_text
+from d2lmini.cuda.kernels.formulas import broken, complete, fill, store_text
 from d2lmini.cuda.kernels.launch import Kernel, NotRecorded, index_type
 from d2lmini.cuda.kernels.symbols import C_TYPES, Body, Names, c_type, names
 from d2lmini.ops.products import matmul
@@ -56,7 +56,7 @@ def _kernel(
     sizes, and the numbers."""
     body = Body()
     words = [f"x{i}" for i in range(len(dtypes))]
-    values = [body.line(load_text(f"{x}[i]", d), d) for x, d in zip(words, dtypes)]
+    values = [body.load(f"{x}[i]", d) for x, d in zip(words, dtypes)]
     before = [value.expr for value in values]
     numbers = _Numbers(body)
     trace(numbers, rule.compute, values, dict(attrs), out=values[0])

@@ -57,6 +57,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ C_TYPES = {
 #: Threads of a block: a multiple of the warp size 32; with 256 any register count fits.
 THREADS = 256
 
-#: The same for all numbers.
+#: The same for all numbers. (bools are computed as ints, and each result is a bool again.)
 _ALL = {
     **{
         name: f"{{0}} {operator} {{1}}"
@@ -117,6 +118,7 @@ _FLOATS = {
     },
 }
 
+#: Integers and bools.
 _INTEGERS = {
     **dict.fromkeys(("floor", "ceil", "trunc"), "{0}"),
     "absolute": "{0} < 0 ? -{0} : {0}",
@@ -130,20 +132,10 @@ _INTEGERS = {
     "invert": "~{0}",
 }
 
-#: Sums of bools are "or", products "and".
-_BOOLS = {
-    **dict.fromkeys(("add", "maximum", "bitwise_or"), "{0} || {1}"),
-    **dict.fromkeys(("multiply", "minimum", "bitwise_and"), "{0} && {1}"),
-    **dict.fromkeys(("absolute", "square", "floor", "ceil", "trunc"), "{0}"),
-    "bitwise_xor": "{0} != {1}",
-    "invert": "!{0}",
-}
-
 _TABLES = {
-    "f": {**_ALL, **_FLOATS},
-    "i": {**_ALL, **_INTEGERS},
-    "u": {**_ALL, **_INTEGERS},
-    "b": {**_ALL, **_BOOLS},
+    "f": _ALL | _FLOATS,
+    **dict.fromkeys("iu", _ALL | _INTEGERS),
+    "b": _ALL | _INTEGERS | {"invert": "!{0}"},
 }
 
 #: Our own functions by name, in an order in which they can be declared.
@@ -286,7 +278,7 @@ class Value(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """The sum, mean, max or min of an expression, and the dtype of the result."""
+    """The sum, max or min of an expression, and the dtype of the result."""
 
     kind: str
     source: str
@@ -304,7 +296,7 @@ class Body:
         self.values = {"j": Value("", set(), 0, True)} if has_groups else {}
         self.reductions: dict[str, Reduction] = {}
         self.has_groups = has_groups
-        self._count = 0
+        self._names = (f"t{i}" for i in count(1))
 
     @property
     def lines(self) -> list[str]:
@@ -314,11 +306,17 @@ class Body:
         """The proxy of an input, given as a C expression."""
         return Proxy(names, text, np.dtype(dtype), self)
 
+    def load(self, text: str, dtype: np.dtype) -> Proxy:
+        """A name for an element of an array, in the dtype of computations."""
+        if text.isidentifier() and dtype.char != "e":
+            return self.add_input(text, dtype)
+        return self.line(f"widened({text})" if dtype.char == "e" else text, dtype)
+
     def line(self, text: str, dtype: np.dtype) -> Proxy:
         """A new name for an expression."""
         uses = self._words(text)
         varies = any(self.values[name].varies for name in uses)
-        name = self._new_name()
+        name = next(self._names)
         line = f"const {c_type(dtype)} {name} = {text};"
         self.values[name] = Value(line, uses, self._stage(uses), varies)
         return self.add_input(name, dtype)
@@ -328,11 +326,12 @@ class Body:
         if not self.has_groups or value.dtype.kind != "f":
             raise NotTraceable(f"the {kind} of {value.dtype.name}, or without groups")
         wide = np.promote_types(value.dtype, "f")
-        name, uses = self._new_name(), self._words(value.expr)
+        name, uses = next(self._names), self._words(value.expr)
         self.values[name] = Value("", uses, self._stage(uses) + 1, False)
-        self.reductions[name] = Reduction(kind, value.expr, wide)
+        is_mean = kind == "mean"
+        self.reductions[name] = Reduction("sum" if is_mean else kind, value.expr, wide)
         result = self.add_input(name, wide)
-        if kind == "mean":
+        if is_mean:
             result = self.line(f"{name} / ({c_type(wide)}) size", wide)
         return result.astype(value.dtype)
 
@@ -352,10 +351,6 @@ class Body:
             if name not in self.reductions or value.stage > known:
                 rest |= value.uses
         return {name: value for name, value in self.values.items() if name in found}
-
-    def _new_name(self) -> str:
-        self._count += 1
-        return f"t{self._count}"
 
     def _words(self, text: str) -> set[str]:
         """The values in a text."""

@@ -24,11 +24,9 @@ of every sum depends only on the sizes, so results are the same each time.
 
 (cuDNN, which has faster algorithms for most sizes, is no longer available through CuPy.)
 
-Filters of one channel each (depthwise convolution) suit products badly: each channel would be a
+One filter for each channel (depthwise convolution) suits products badly: each channel would be a
 product of a row with a small matrix, after copying every pixel once per tap. There a thread
-computes one output, or one pixel of the data's gradient; the gradient of the weights is a reduction
-of the windows, a view of the padded images. With M filters for each channel, those of channel c are
-c * M and so on.
+computes one output, or one pixel of the data's gradient.
 
 `ops.conv` describes the three functions of each algorithm.
 
@@ -46,13 +44,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from d2lmini.cuda.kernels.formulas import Operand, kept_launches, operand_of
 from d2lmini.cuda.kernels.launch import TypedKernel
-from d2lmini.cuda.kernels.symbols import names
 from d2lmini.ops import pool as ops
 from d2lmini.ops.conv import choose_algorithm
 from d2lmini.ops.products import matmul
-from d2lmini.ops.windows import Geometry, windows_of, with_zeros
+from d2lmini.ops.windows import Geometry
 
 
 class _Walk(NamedTuple):
@@ -106,20 +102,40 @@ PIXELS = _Walk(
 )
 # Along an axis with O windows: how many are tried (all, or as many as can reach one pixel); the
 # last of them; how far the pixel lies from the begin of the window `back` windows before it; and
-# whether o is a window that has a tap at this distance from its begin.
-_AXIS = """
-__device__ constexpr Index most_windows(Index O, Index K, Index S, Index L) {
+# whether o is a window that has a tap at this distance from its begin. Then how many places along
+# an axis a mean counts (KIND 1: its padding, too), 1 if it is no mean; and the first place of a
+# window that holds its largest value.
+_FUNCTIONS = f"""
+__device__ constexpr Index most_windows(Index O, Index K, Index S, Index L) {{
     return O <= (K - 1) * L / S ? O : (K - 1) * L / S + 1;
-}
-__device__ inline Index last_window(unsigned x, Index O, Index K, Index S, Index L) {
+}}
+__device__ inline Index last_window(unsigned x, Index O, Index K, Index S, Index L) {{
     return O <= (K - 1) * L / S ? O - 1 : x / (unsigned) S;
-}
-__device__ inline Index distance(unsigned x, Index back, Index O, Index K, Index S, Index L) {
+}}
+__device__ inline Index distance(unsigned x, Index back, Index O, Index K, Index S, Index L) {{
     return O <= (K - 1) * L / S ? x - (O - 1 - back) * S : x % (unsigned) S + back * S;
-}
-__device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index K, Index L) {
+}}
+__device__ inline bool has_tap(unsigned o, unsigned O, unsigned distance, Index K, Index L) {{
     return o < O && distance <= (unsigned) ((K - 1) * L) && distance % (unsigned) L == 0;
-}
+}}
+__device__ inline A places(Index begin, Index K, Index size, Index P) {{
+    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
+    const Index found = (begin + K < most ? begin + K : most) - from;
+    return KIND == 0 || KIND > 2 || found < 1 ? 1 : found;
+}}
+__device__ inline A count(Index front, Index top, Index left) {{
+    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
+}}
+__device__ inline Index first_place(
+    const T* x, A largest, Index plane, Index front, Index top, Index left
+) {{
+    const Index origin = (front * H + top) * W + left;
+    const T* from = x + plane * (D * H * W) + origin;
+    {OUTPUTS.loop}
+                    if (inside && loaded(from[ahead]) == largest) return origin + ahead;
+                }}
+    return -1;
+}}
 """
 #: The letters of the fields of `ops.windows.Geometry`.
 _LETTERS = ("", "K", "S", "L", "P", "O")
@@ -129,15 +145,15 @@ class WindowKernel:
     """A kernel over windows: `kernel(xp, n, arrays, geometry, *numbers, **constants)` launches it
     for n outputs or pixels. `arrays` are its parameters, the last is the output, which is in
     order; and `numbers`, behind n. `begin`, `each` tap or window, and `end` say what a thread
-    computes; `functions` stand before the kernel."""
+    computes."""
 
     def __init__(
         self, name: str, walk: _Walk, arrays: str, begin: str, each: str, end: str = "",
-        numbers: str = "", functions: str = "",
+        numbers: str = "",
     ):  # fmt: skip
         self.typed = TypedKernel(
             name,
-            f"""{_AXIS}{functions}
+            f"""{_FUNCTIONS}
 extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
     const Index first = blockIdx.x * blockDim.x + threadIdx.x;
     for (Index i = first; i < n; i += gridDim.x * blockDim.x) {{
@@ -159,7 +175,8 @@ extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
         """`geometry` has size, kernel, stride, dilate, pad and out, each with a number for every
         axis."""
         sizes = [n, *(a.size for a in arrays)]
-        kernel = self.typed(arrays[0].dtype, *sizes, **constants_of(geometry), **constants)
+        constants = constants_of(geometry) | {"C": 1, "KIND": 0} | constants
+        kernel = self.typed(arrays[0].dtype, *sizes, **constants)
         kernel(xp, n, *map(xp.ascontiguousarray, arrays[:-1]), arrays[-1], n, *numbers)
 
 
@@ -178,22 +195,62 @@ def constants_of(geometry: Any) -> dict[str, int]:
     return found
 
 
-# -- columns --------------------------------------------------------------------------------------
+# -- reducing windows, and the transpose -----------------------------------------------------------
 
-_STRIDES = ", const Index image_stride, const Index row_stride"
-_COLUMNS = "columns + plane / C * image_stride + plane % C * (KD * KH * KW) * row_stride"
-_IM2COL = WindowKernel(
-    "im2col", OUTPUTS, "const T* image, T* columns",
-    f"""T* to = {_COLUMNS} + place;
-        const T* from = image + plane * (D * H * W) + origin;""",
-    "to[tap * row_stride] = inside ? from[ahead] : T(0);",
+#: The kind of a reduction, besides those of `ops.pool`: the sum of a window times a filter.
+WEIGHTED = 4
+# y (..., *out): the sum, mean, maximum or weighted sum of each window of x (..., *size), from
+# `start` on. A maximum is nan where the window has a nan. Each of the C planes of an image has
+# its own filter.
+_REDUCE = WindowKernel(
+    "reduce_windows", OUTPUTS, "const T* x, const T* weight, T* y",
+    """const T* from = x + plane * (D * H * W) + origin;
+        const T* filter = weight + plane % C * (KD * KH * KW);
+        A result = A(start);""",
+    """if (!inside) continue;
+                    const A value = loaded(from[ahead]);
+                    if (KIND == 4) result += value * loaded(filter[tap]);
+                    else result = KIND == 3 ? maximum(result, value) : result + value;""",
+    "y[i] = stored(result / count(front, top, left));",
+    numbers=", const double start",
+)  # fmt: skip
+# The transpose: each element of g, times the weight or divided by what its mean counts, is added to
+# the pixels of its window. There may be an own element for each of them (`row_stride`): a column.
+# That of a maximum goes to the first pixel of `data` that holds it; nowhere if it is nan.
+_STRIDES = ", const Index image_stride, const Index plane_stride, const Index row_stride"
+_PLANE = "plane / C * image_stride + plane % C * plane_stride"
+_SPREAD = WindowKernel(
+    "spread_windows", PIXELS, "const T* g, const T* data, const T* maxima, T* dx",
+    f"""const T* from = g + {_PLANE} + last;
+        const T* filter = data + plane % C * (KD * KH * KW);""",
+    """if (KIND == 3) {
+                        const A most = loaded(maxima[plane * (OD * OH * OW) + last - back]);
+                        if (loaded(data[i]) != most) continue;
+                        if (pixel != first_place(data, most, plane, front, top, left)) continue;
+                    }
+                    const A value = loaded(from[tap * row_stride - back]);
+                    sum += KIND == 4 ? value * loaded(filter[tap])
+                                     : value / count(front, top, left);""",
+    "dx[i] = stored(sum);",
     numbers=_STRIDES,
 )  # fmt: skip
-_COL2IM = WindowKernel(
-    "col2im", PIXELS, "const T* columns, T* image",
-    f"const T* from = {_COLUMNS} + last;",
-    "sum += loaded(from[tap * row_stride - back]);",
-    "image[i] = stored(sum);",
+
+
+def _spread(xp: Any, *arrays: Any, geo: Any, row: int = 0, KIND: int = 0) -> Any:
+    """Fill the last of g, data, maxima and dx."""
+    g, *_, dx = arrays
+    C, image = max(dx.shape[1], 1), prod(g.shape[1:])
+    _SPREAD(xp, dx.size, arrays, geo, image, image // C, row, C=C, KIND=KIND)
+    return dx
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+_IM2COL = WindowKernel(
+    "im2col", OUTPUTS, "const T* image, T* columns",
+    f"""T* to = columns + {_PLANE} + place;
+        const T* from = image + plane * (D * H * W) + origin;""",
+    "to[tap * row_stride] = inside ? from[ahead] : T(0);",
     numbers=_STRIDES,
 )  # fmt: skip
 
@@ -201,21 +258,16 @@ _COL2IM = WindowKernel(
 def im2col(xp: Any, image: Any, columns: Any, geometry: Any, side_by_side: bool = False) -> None:
     """Fill columns (N, C * taps, places) from image (N, C, *size); with `side_by_side` the columns
     are (C * taps, N, places). Any dtype."""
-    (N, C), strides = image.shape[:2], _strides(columns)
-    if side_by_side:
-        strides.reverse()
-    _IM2COL(xp, N * C * prod(geometry.out), [image, columns], geometry, *strides, C=C)
+    (N, C), places = image.shape[:2], prod(geometry.out)
+    row = N * places if side_by_side else places
+    strides = places if side_by_side else C * geometry.taps * places, geometry.taps * row, row
+    _IM2COL(xp, N * C * places, [image, columns], geometry, *strides, C=C)
 
 
 def col2im(xp: Any, columns: Any, image: Any, geometry: Any) -> None:
     """Fill image (N, C, *size): every pixel is the sum of the elements that `im2col` copies from
     it."""
-    _COL2IM(xp, image.size, [columns, image], geometry, *_strides(columns), C=image.shape[1])
-
-
-def _strides(columns: Any) -> list[int]:
-    """How far apart the columns of two images are, and two rows of columns."""
-    return [stride // columns.dtype.itemsize for stride in columns.strides[:2]]
+    _spread(xp, columns, columns, columns, image, geo=geometry, row=prod(geometry.out))
 
 
 # -- convolution ---------------------------------------------------------------------------------
@@ -272,142 +324,45 @@ def convolve_weight(xp: Any, x: Any, g: Any, geo: Geometry, groups: int, dw: Any
 
 # -- depthwise ------------------------------------------------------------------------------------
 
-_DEPTHWISE = WindowKernel(
-    "depthwise", OUTPUTS, "const T* x, const T* weight, T* y",
-    """const T* from = x + plane / M * (D * H * W) + origin;
-        const T* filter = weight + plane % (C * M) * (KD * KH * KW);
-        A sum = 0;""",
-    "if (inside) sum += loaded(from[ahead]) * loaded(filter[tap]);",
-    "y[i] = stored(sum);",
-)  # fmt: skip
-_DEPTHWISE_DATA = WindowKernel(
-    "depthwise_data", PIXELS, "const T* g, const T* weight, T* dx",
-    """const T* from = g + plane * M * (OD * OH * OW) + last;
-        const T* filter = weight + plane % C * M * (KD * KH * KW);""",
-    """for (Index m = 0; m < M; ++m)
-                        sum += loaded(from[m * (OD * OH * OW) - back])
-                             * loaded(filter[m * (KD * KH * KW) + tap]);""",
-    "dx[i] = stored(sum);",
-)  # fmt: skip
-
 
 def depthwise(xp: Any, x: Any, w: Any, geo: Any, groups: int, y: Any) -> None:
-    """y = x * w: (N, C, *size), (C*M, 1, *kernel) -> (N, C*M, *out)."""
-    _DEPTHWISE(xp, y.size, [x, w, y], geo, C=groups, M=len(w) // groups)
+    """y = x * w: (N, C, *size), (C, 1, *kernel) -> (N, C, *out)."""
+    _REDUCE(xp, y.size, [x, w, y], geo, 0.0, C=groups, KIND=WEIGHTED)
 
 
 def depthwise_data(xp: Any, g: Any, w: Any, geo: Any, groups: int, dx: Any) -> None:
-    """(N, C*M, *out), (C*M, 1, *kernel) -> dx (N, C, *size)."""
-    _DEPTHWISE_DATA(xp, dx.size, [g, w, dx], geo, C=groups, M=len(w) // groups)
-
-
-def depthwise_weight(xp: Any, x: Any, g: Any, geo: Any, groups: int, dw: Any) -> None:
-    """(N, C, *size), (N, C*M, *out) -> dw (C*M, 1, *kernel): each weight is the sum, over images
-    and windows, of its pixel times the output's gradient. float16 is added up in float32."""
-    (N, C), M, ones = x.shape[:2], len(dw) // groups, (1,) * len(geo.kernel)
-    domain = (N, C, M, *geo.kernel, *geo.out)
-    windows = operand_of(windows_of(np.empty((N, C, *geo.padded), x.dtype), geo)[:, :, None])
-    grads = Operand(x.dtype, (N, C, M, *ones, *geo.out))
-    out = Operand(x.dtype, (1, C, M, *geo.kernel, *ones))
-    axes = (0, *range(3 + len(ones), len(domain)))
-    args = "depthwise_weight", (windows, grads), (out,), domain, axes, _sum_of_products
-    kept_launches(*args)(
-        xp, xp.ascontiguousarray(with_zeros(xp, x, geo)), xp.ascontiguousarray(g), dw
-    )
-
-
-def _sum_of_products(x: Any, g: Any) -> list[Any]:
-    wide = np.promote_types(x.dtype, "f")
-    return [names.sum(x.astype(wide) * g.astype(wide)).astype(x.dtype)]
+    """(N, C, *out), (C, 1, *kernel) -> dx (N, C, *size)."""
+    _spread(xp, g, w, g, dx, geo=geo, KIND=WEIGHTED)
 
 
 #: A way to convolve, as the modules of `ops.conv`.
 Algorithm = namedtuple("Algorithm", "convolve convolve_data convolve_weight")
 IM2COL = Algorithm(convolve, convolve_data, convolve_weight)
-DEPTHWISE = Algorithm(depthwise, depthwise_data, depthwise_weight)
+DEPTHWISE = Algorithm(depthwise, depthwise_data, convolve_weight)
 
 
 @choose_algorithm.kernel("cuda")
 def _(xp: Any, N: int, w: Any, geo: Geometry, groups: int) -> Algorithm:
-    return DEPTHWISE if groups > 1 and w[1] == 1 else IM2COL
+    return DEPTHWISE if groups > 1 and w[:2] == (groups, 1) else IM2COL
 
 
 # -- pooling --------------------------------------------------------------------------------------
-
-# KIND is 0 for a sum, 1 and 2 for a mean, 3 for a maximum. How many places along an axis a mean
-# counts (1: its padding, too); 1 if it is no mean.
-_COUNT = """
-__device__ inline A places(Index begin, Index K, Index size, Index P) {
-    const Index from = KIND == 1 || begin > 0 ? begin : 0, most = KIND == 1 ? size + P : size;
-    const Index found = (begin + K < most ? begin + K : most) - from;
-    return KIND == 0 || KIND == 3 || found < 1 ? 1 : found;
-}
-__device__ inline A count(Index front, Index top, Index left) {
-    return places(front, KD, D, PD) * places(top, KH, H, PH) * places(left, KW, W, PW);
-}
-"""
-# y (..., *out): the sum, mean or maximum of each window of x (..., *size), from `start` on. A
-# maximum is nan where the window has a nan.
-_REDUCE = WindowKernel(
-    "pool", OUTPUTS, "const T* x, T* y",
-    """const T* from = x + plane * (D * H * W) + origin;
-        A result = A(start);""",
-    """if (!inside) continue;
-                    const A value = loaded(from[ahead]);
-                    result = KIND == 3 ? maximum(result, value) : result + value;""",
-    "y[i] = stored(result / count(front, top, left));",
-    numbers=", const double start", functions=_COUNT,
-)  # fmt: skip
-# dx (..., *size): each g (..., *out), divided by the number of places that its mean counts, is
-# added to all places of its window.
-_SPREAD = WindowKernel(
-    "pool_spread", PIXELS, "const T* g, T* dx",
-    "const T* from = g + plane * (OD * OH * OW) + last;",
-    "sum += loaded(from[-back]) / count(front, top, left);",
-    "dx[i] = stored(sum);",
-    functions=_COUNT,
-)  # fmt: skip
-# dx, of x's shape: each g goes to the first place of its window of x that holds y; none if y is
-# nan.
-_GIVE = WindowKernel(
-    "max_pool_give", PIXELS, "const T* g, const T* input, const T* output, T* dx", "",
-    """const Index o = plane * (OD * OH * OW) + last - back;
-                    const A largest = loaded(output[o]);
-                    if (loaded(input[i]) == largest && pixel == first_place(
-                            input, largest, plane, front, top, left))
-                        sum += loaded(g[o]);""",
-    "dx[i] = stored(sum);",
-    functions=f"""
-__device__ inline Index first_place(
-    const T* x, A largest, Index plane, Index front, Index top, Index left
-) {{
-    const Index origin = (front * H + top) * W + left;
-    const T* from = x + plane * (D * H * W) + origin;
-    {OUTPUTS.loop}
-                    if (inside && loaded(from[ahead]) == largest) return origin + ahead;
-                }}
-    return -1;
-}}
-""",
-)  # fmt: skip
 
 
 @ops.reduce_windows.kernel("cuda")
 def _(xp: Any, x: Any, pool: Any, kind: Any, y: Any) -> None:
     # A window outside the image has the lowest number.
     start = float(np.finfo(x.dtype).min) if kind == ops.MAX else 0.0
-    _REDUCE(xp, y.size, [x, y], pool, start, KIND=kind)
+    _REDUCE(xp, y.size, [x, x, y], pool, start, KIND=kind)
 
 
 @ops.pooling_spread.kernel("cuda")
 def _(xp: Any, g: Any, *, pool: Any, kind: Any, out: Any = None) -> Any:
     dx = xp.empty((*g.shape[:2], *pool.size), g.dtype) if out is None else out
-    _SPREAD(xp, dx.size, [g, dx], pool, KIND=kind)
-    return dx
+    return _spread(xp, g, g, g, dx, geo=pool, KIND=kind)
 
 
 @ops.max_pooling_backward.kernel("cuda")
 def _(xp: Any, g: Any, data: Any, y: Any, *, pool: Any, out: Any = None) -> Any:
     dx = xp.empty(data.shape, g.dtype) if out is None else out
-    _GIVE(xp, dx.size, [g, data, y, dx], pool)
-    return dx
+    return _spread(xp, g, data, y, dx, geo=pool, KIND=ops.MAX)

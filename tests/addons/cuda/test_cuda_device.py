@@ -83,14 +83,6 @@ def test_without_gpus_an_array_there_says_what_is_missing(count, message):
         assert module.nccl() is None
 
 
-def test_tf32_is_off_until_it_is_allowed(cupy, gpus):
-    assert cupy.machine.compute_types == {}
-    assert module.allow_tf32(True) is False
-    assert cupy.machine.compute_types == {"float32": 7}
-    assert module.allow_tf32(False) is True
-    assert cupy.machine.compute_types == {"float32": 1}
-
-
 # -- errors ----------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from fakes import cublas, cuda_cpp
 from gpu_kinds import fake_gpus
 
 from d2lmini import engine, gpu, nd
-from d2lmini.cuda import module, products
+from d2lmini.cuda import products
 from d2lmini.cuda.kernels.formulas import operand_of
 
 LAYOUTS = ["plain", "transposed", "columns", "every second", "reversed", "repeated"]
@@ -213,9 +213,8 @@ def test_arguments_arrive_in_c_as_cublas_declares_them(tmp_path, monkeypatch):
     del first
     assert [*library._handles] == [second], "the workspace of a lane goes with the lane"
     assert not any(statuses)
-    monkeypatch.setattr(module, "tf32", False)
-    for allowed, number in ((False, 68), (True, 77)):
-        module.allow_tf32(allowed)
+    for number in (68, 77):  # 77 with CUPY_TF32=1
+        monkeypatch.setitem(products.KINDS, "f", (0, number, ctypes.c_float))
         product(second, a[0].astype("float32"), b.astype("float32"))
         product(second, a[0].astype("float16"), b.astype("float16"))
         assert statuses[-2:] == [number, 2068], "float16 is added up in float32"

@@ -16,7 +16,7 @@ from gpu_kinds import fake_gpus
 from op_rows.table import OP_ROWS, expected, find
 
 from d2lmini import engine, gpu, nd
-from d2lmini.cuda.stream_worker import StreamWorker, lanes
+from d2lmini.cuda.stream_worker import StreamWorker
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import registry
 
@@ -79,7 +79,7 @@ def names_by_reason() -> dict[str, set[str]]:
     """Reason -> the operations for which it is given for some row."""
     found: dict[str, set[str]] = defaultdict(set)
     calls = {id(plan): name for name, op in registry.items() for plan in op.plans.values()}
-    for key, reason in lanes[gpu(0)].reasons.items():
+    for key, reason in engine.current.runners[gpu(0), "compute"].reasons.items():
         found[reason].add(calls[key[0] if isinstance(key, tuple) else key])
     return found
 
@@ -98,6 +98,14 @@ def test_these_operations_are_not_recorded(monkeypatch):
         engine.waitall()
         found = names_by_reason()
     assert {why: " ".join(sorted(names)) for why, names in found.items()} == NOT_RECORDED
+
+
+def test_bfloat16_has_no_kernels_to_record():
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    with fake_gpus(1):
+        a = nd.array(x, ctx=gpu(0), dtype="bfloat16")
+        for _ in range(3):
+            np.testing.assert_array_equal(nd.concat(a, a, dim=0).asnumpy(), np.concatenate([x, x]))
 
 
 def named(name: str) -> Any:

@@ -51,7 +51,7 @@ def fail(way: str) -> None:
         "wait": lambda: y.wait_to_read(),
         "asnumpy": lambda: y.asnumpy(),
         "waitall": lambda: nd.waitall(),
-        "confirm": lambda: check_unverified({lane.stream: lane.stream.seq}),
+        "confirm": lambda: check_unverified({lane.stream: lane.stream.last.seq}),
         "issue": lambda: y.wait_to_read(),
         "exit": lambda: None,
     }
