@@ -141,7 +141,9 @@ def apply(
                     pool.review()
                 if watched:
                     # One plan for all numbers.
-                    plan = plan or plan_of(op, [x._spec for x in inputs], attrs and {"scalar": 1})
+                    plan = plan or plan_of(
+                        op, tuple(x._spec for x in inputs), attrs and {"scalar": 1}
+                    )
                     _tell(plan, x._ctx, inputs, (chunk,), begin_ns)
     if result is None:
         return apply_any(op, inputs, attrs, out, ctx, plan)

@@ -34,9 +34,9 @@ def check_float(*specs: Spec | None) -> None:
 
 def check_numbers(*specs: Spec) -> None:
     """One dtype for all specs: any except bool, which has no arithmetic."""
+    check_one_dtype(*specs)
     if specs[0].dtype.char == "?":
         raise MXNetError("needs numbers, got bool; convert with .astype('int32')")
-    check_one_dtype(*specs)
 
 
 def check_one_dtype(*specs: Spec | None) -> None:
@@ -101,7 +101,8 @@ RANGES: dict[str, Callable[[Any], Any]] = {
 def require(what: str, needs: str, value: Any) -> None:
     """ArgumentValueError, a kind of MXNetError, unless `value` (a number or an array), which is the
     parameter `what`, is what it `needs` to be."""
-    if not np.all(RANGES[needs](value)):
+    holds = RANGES[needs](value)
+    if holds is not True and not np.all(holds):
         raise ArgumentValueError(f"{what} must be {needs}, got {value}")
 
 

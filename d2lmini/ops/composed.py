@@ -81,8 +81,10 @@ class FormulaValue(Typed, Fluent):
     def reshape(self, *shape: Any) -> Any:
         """The elements in another shape; see the op."""
         target = shape[0] if len(shape) == 1 else shape
-        # Not bound by a call: a formula's shapes need no check, and differ in each call.
-        return self._apply(registry["reshape"], (self,), {"shape": target, "reverse": False})
+        if type(target) is tuple and all([type(n) is int for n in target]):
+            # Not bound by a call: such a shape needs no check, and differs in each call.
+            return self._apply(registry["reshape"], (self,), {"shape": target, "reverse": False})
+        return registry["reshape"](self, target)
 
 
 def results_of(op: Op, values: Sequence[Any], attrs: dict[str, Any]) -> list[Any]:

@@ -452,7 +452,7 @@ class Op(Facts):
     ) -> float:
         """Predicted FLOPs of a call. attrs: the op's own count, and defaults where it has none."""
         if callable(self.flops):
-            own = {k: attrs[k] if k in attrs else self.defaults[k] for k in self.attr_names}
+            own = {k: v for k, v in {**self.defaults, **attrs}.items() if k in self.attr_set}
             return float(self.flops(*inputs, out=outputs[0], **own))
         return float(self.flops * sum([spec.size for spec in outputs]))
 

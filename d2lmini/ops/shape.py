@@ -320,7 +320,7 @@ def tile(data, *, reps: Shape):
     >>> nd.tile(nd.array([1, 2]), reps=2).asnumpy().tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    require("reps", "0 or more", np.array(reps))
+    require("each of reps", "0 or more", min(reps, default=0))
     ndim = max(data.ndim, len(reps))
     shape, reps = ((1,) * (ndim - len(s)) + s for s in (data.shape, reps))
     kept = tuple(s for n in shape for s in (1, n))

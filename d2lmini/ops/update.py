@@ -339,7 +339,13 @@ def _fused_update(xp, *data, steps):
     return ()
 
 
-@op(infer=lambda *_: (), outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
+def _one_factor(factor: Spec, *data: Spec) -> tuple:
+    if factor.size != 1:
+        raise MXNetError(f"the factor is an array of size 1, got shape {factor.shape}")
+    return ()
+
+
+@op(infer=_one_factor, outputs=0, mutates=lambda n, attrs: range(1, n), flops=0, grad=None)
 def _scale_arrays(xp, *data):
     """Multiply all arrays but the first, in place, by the first, which has one element; no output.
     `gluon.utils.clip_global_norm` clips gradients to a common norm with this op."""

@@ -196,6 +196,17 @@ def test_a_cell_that_overrides_unroll_is_unrolled_its_own_way(wrap):
         close(ours, plain)
 
 
+def test_outputs_that_are_too_few_are_noticed():
+    class Short(rnn.GRUCell):
+        def unroll(self, *args, **kwargs):
+            outputs, states = super().unroll(*args, **kwargs)
+            return outputs[:-1], states
+
+    for make in (rnn.ResidualCell, lambda c: rnn.BidirectionalCell(c, rnn.GRUCell(C))):
+        with pytest.raises(ValueError, match="longer"):
+            ready(make(Short(C))).unroll(2, [draw(N, C)] * 2, merge_outputs=False)
+
+
 def stack_of(*cells):
     stack = rnn.HybridSequentialRNNCell()
     for cell in cells:

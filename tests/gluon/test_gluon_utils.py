@@ -9,7 +9,7 @@ import pytest
 from listeners import Pushes
 
 from d2lmini import engine, nd, virtual_gpus
-from d2lmini.base import instrument
+from d2lmini.base import MXNetError, instrument
 from d2lmini.gluon import utils
 
 # ---- split_data, split_and_load
@@ -65,6 +65,13 @@ def test_clip_warns_of_what_is_not_finite():
     for bad in (np.nan, np.inf):
         with pytest.warns(UserWarning, match="nan or inf is detected. Clipping results will be"):
             utils.clip_global_norm([nd.array([1.0, bad])], 1)
+
+
+def test_clip_to_several_norms_is_refused_before_anything_changes():
+    arrays = [nd.ones(3), nd.ones((2, 3))]
+    with pytest.raises(MXNetError, match=r"the factor is an array of size 1, got shape \(3,\)"):
+        utils.clip_global_norm(arrays, nd.array([1, 2, 3]))
+    assert all((x == 1).asnumpy().all() for x in arrays)
 
 
 # ---- check_sha1, download

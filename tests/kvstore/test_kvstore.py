@@ -119,9 +119,6 @@ def test_priorities_reach_the_tasks(gpu_kind):
         assert [p for _, p in tasks.of("_ones")] == [0]  # the scope is over
 
 
-# -- keys ------------------------------------------------------------------------------------------
-
-
 # -- refusals --------------------------------------------------------------------------------------
 
 
@@ -172,3 +169,11 @@ def test_a_part_that_failed_is_missed_where_it_is_read(gpu_kind):
         assert value_of(kv, 1) == [7, 7, 7]
         kv.push(0, on(gpus, 1, 1))
         assert value_of(kv, 0) == [2, 2, 2]
+
+
+def test_a_pushpull_with_a_wrong_out_pushes_nothing():
+    kv = kvstore.create("local")
+    kv.init(0, nd.zeros((3,)))
+    with pytest.raises(MXNetError, match="shape"):
+        kv.pushpull(0, nd.ones((3,)), out=nd.ones((4,)))
+    assert value_of(kv, 0) == [0, 0, 0]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from op_rows.table import OP_ROWS, find
 
-from d2lmini import autograd, cpu, nd
+from d2lmini import autograd, cpu, gluon, nd
 from d2lmini.device.errstate import run_quietly
 from d2lmini.graph.program import compiled_formula
 from d2lmini.ops.composed import COMPILED_CALL, Composed, interpret
@@ -102,3 +102,26 @@ def test_training_and_prediction_are_compiled_apart():
         predicted = nd.BatchNorm(x, *values, nd.zeros(4), nd.ones(4), fix_gamma=False)
     assert abs(trained.mean().item()) < 1e-5 < abs(mean.mean().item())
     np.testing.assert_allclose(predicted.asnumpy(), x.asnumpy(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [-1, 6, np.int64(6), "(3, 2)", (3.0, 2), [3, 2], (0, -1), (3, 2)])
+def test_a_formula_and_a_rule_reshape_as_arrays_do(shape):
+    def flat(data):
+        return data.reshape(shape).exp()
+
+    x = nd.array(np.arange(6).reshape(2, 3))
+    composed, want = Composed(flat, "_flat"), nd.reshape(x, shape).exp()
+
+    class Net(gluon.HybridBlock):
+        def hybrid_forward(self, F, data):
+            return composed(data)
+
+    for hybrid in (False, True):
+        net = Net()
+        net.hybridize(hybrid)
+        x.attach_grad()
+        with autograd.record():
+            y = net(x)
+        y.backward()
+        np.testing.assert_array_equal(y.asnumpy(), want.asnumpy())
+        np.testing.assert_array_equal(x.grad.asnumpy(), x.exp().asnumpy())

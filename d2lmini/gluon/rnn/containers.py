@@ -138,7 +138,7 @@ class BidirectionalCell(_Composite, HybridRecurrentCell):
         join = (nd if isinstance(left if merge else left[0], nd.NDArray) else symbol).concat
         states = left_states + right_states
         if not merge:
-            pairs, name = enumerate(zip(left, right)), f"{self._output_prefix}t"
+            pairs, name = enumerate(zip(left, right, strict=True)), f"{self._output_prefix}t"
             return [join(*pair, dim=1, name=f"{name}{t}") for t, pair in pairs], states
         y = join(left, right, dim=2, name=f"{self._output_prefix}out")
         return y if run.layout == "TNC" else y.swapaxes(0, 1), states
@@ -289,4 +289,4 @@ class ResidualCell(ModifierCell):
             inputs = run.masked(inputs)
         if isinstance(outputs, Value):
             return add(outputs, run.as_array(inputs)), states
-        return [add(y, x) for y, x in zip(outputs, run.as_steps(inputs))], states
+        return [add(y, x) for y, x in zip(outputs, run.as_steps(inputs), strict=True)], states
