@@ -189,16 +189,19 @@ class CudaDevice(Device):
         # Each library numbers its errors differently; the class of CuPy's error names the library.
         kind, status = type(problem).__name__, getattr(problem, "status", None)
         if kind in ("CUDARuntimeError", "CUDADriverError") and status in _FATAL:
-            self.dead = self.dead or (
-                f"{self.ctx} failed and cannot be used any more in this process; other devices "
-                f"can. CUDA says: {problem}"
-            )
-            return MXNetError(self.dead)
+            return self._died(problem)
         text = str(problem)
         if is_short_of_memory(problem):
             known = text.startswith("out of memory on")
             return problem if known else MemoryError(f"out of memory on {self.ctx}: {text}")
         return problem
+
+    def _died(self, problem: Exception) -> MXNetError:
+        self.dead = self.dead or (
+            f"{self.ctx} failed and cannot be used any more in this process; other devices "
+            f"can. CUDA says: {problem}"
+        )
+        return MXNetError(self.dead)
 
     def waiting_error(self, problem: Exception) -> Exception:
         """The error to raise to a waiting thread, from an error that a query of the GPU raised."""
@@ -206,7 +209,7 @@ class CudaDevice(Device):
         if isinstance(known, (MXNetError, MemoryError)):
             return known
         if "CUDA" not in type(problem).__name__:  # then it is unknown what the GPU does
-            self.dead = f"{self.ctx}: {problem}"
+            return self._died(problem)
         return MXNetError(f"{self.ctx}: {problem}")
 
 

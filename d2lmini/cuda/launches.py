@@ -107,8 +107,7 @@ class Launches:
         self._parts = [at for at in used if at.base < n and at.offset]
         fixed = [at for at in used if at.base >= n]
         self._fixed = [(arrays.get(at.base), at.offset + offsets.get(at.base, 0)) for at in fixed]
-        self._scratch: Any = None
-        self.fixed: list[Any] = []
+        self.fixed: list[Any] | None = None  # they are in the lane's scratch, which may grow
         self._lane, self._nbytes = lane, max(plan.nbytes, 1)
         index = {at: at.base for at in used}
         index |= {at: n + i for i, at in enumerate([*self._parts, *fixed])}
@@ -142,8 +141,8 @@ class Launches:
 
     def places(self, memory: list[Any]) -> list[Any]:
         """Where the arrays of the steps begin."""
-        if self._fixed and (scratch := self._lane.scratch(self._nbytes)) is not self._scratch:
-            self._scratch = scratch
+        if self.fixed is None:
+            scratch = self._lane.scratch(self._nbytes)
             self.fixed = [
                 (scratch if array is None else array).data + offset for array, offset in self._fixed
             ]
@@ -363,7 +362,9 @@ class CapturedGraphs:
         if not is_worker:
             return None
         pairs = enumerate(zip(blocks, self._before))
-        copied = {i for i, (now, before) in pairs if now is not before and not now.stays}
+        # Where the results of another graph begin, what is there now stays; a view may be another.
+        moved = {i for i, (now, before) in pairs if now is not before}
+        copied = {i for i in moved if not blocks[i].stays or inputs[i][1]}
         self._before = blocks
         copied.difference_update(launches.mutated)
         return self._capture(lane, launches, memory, copied) or launches
@@ -382,9 +383,12 @@ class CapturedGraphs:
         except Exception as problem:
             lane.device.task_error(problem)
             lane.device.check()
-            is_short = is_short_of_memory(problem)
-            reason = "there is no memory for a graph" if is_short else str(problem).splitlines()[0]
-            self.restart(reason)
+            if is_short_of_memory(problem):
+                self.restart("there is no memory for a graph")
+            elif isinstance(problem, NotImplementedError) or "CU" in type(problem).__name__:
+                self.restart(str(problem).partition("\n")[0])
+            else:
+                raise
             return None
 
 

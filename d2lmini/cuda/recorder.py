@@ -305,5 +305,8 @@ class Recorder(Recording):
     def _find(self, array: Place) -> At:
         if min(array.strides, default=0) < 0:
             raise NotRecorded("an array that runs backwards")
-        begin = self.places[array.number].ctypes.data
-        return At(array.number, array.ctypes.data - begin)
+        place = self.places[array.number]
+        offset = array.ctypes.data - place.ctypes.data
+        if array.recorder is not self or not 0 <= offset < place.nbytes:
+            raise NotRecorded("an array that is no part of the program")
+        return At(array.number, offset)

@@ -177,7 +177,9 @@ extern "C" __global__ void {name}({arrays}, const Index n{numbers}) {{
         sizes = [n, *(a.size for a in arrays)]
         constants = constants_of(geometry) | {"C": 1, "KIND": 0} | constants
         kernel = self.typed(arrays[0].dtype, *sizes, **constants)
-        kernel(xp, n, *map(xp.ascontiguousarray, arrays[:-1]), arrays[-1], n, *numbers)
+        distinct = {id(a): a for a in arrays[:-1]}
+        whole = {i: xp.ascontiguousarray(a) for i, a in distinct.items()}
+        kernel(xp, n, *[whole[id(a)] for a in arrays[:-1]], arrays[-1], n, *numbers)
 
 
 def constants_of(geometry: Any) -> dict[str, int]:
@@ -239,7 +241,10 @@ _SPREAD = WindowKernel(
 def _spread(xp: Any, *arrays: Any, geo: Any, row: int = 0, KIND: int = 0) -> Any:
     """Fill the last of g, data, maxima and dx."""
     g, *_, dx = arrays
-    C, image = max(dx.shape[1], 1), prod(g.shape[1:])
+    # Where planes are alike, an image is one of them: a kernel serves any number of channels.
+    C, image = 1, prod(g.shape[2:])
+    if row or KIND == WEIGHTED:
+        C, image = max(dx.shape[1], 1), prod(g.shape[1:])
     _SPREAD(xp, dx.size, arrays, geo, image, image // C, row, C=C, KIND=KIND)
     return dx
 

@@ -137,3 +137,19 @@ def test_a_loader_with_pin_memory_gives_pinned_batches(cupy, gpus):
         engine.waitall()
         assert is_pinned(batch._chunk.data)
         assert (batch.as_in_context(gpu(1)).asnumpy() == batch.asnumpy()).all()
+
+
+def test_a_failed_gpu_keeps_its_first_reason(cupy, gpus):
+    """Also after an error of nobody knows what; and an operation says that the GPU failed."""
+    device = device_of(gpus[0])
+    lane = device._lanes["compute"]
+
+    def fail():
+        raise RuntimeError("first")
+
+    for _ in range(2):
+        with pytest.raises(MXNetError, match=r"cannot be used any more in this process.*first"):
+            lane.ask(fail)
+    assert "first" in str(device.waiting_error(RuntimeError("second")))
+    with pytest.raises(MXNetError, match=r"cannot be used any more in this process.*first"):
+        (nd.ones(3, ctx=gpus[0]) + 1).asnumpy()

@@ -328,3 +328,39 @@ def test_other_devices_of_the_same_name_have_recordings_of_their_own():
                     want = np.maximum(x.asnumpy() * y.asnumpy() + 2, 0)
                     np.testing.assert_allclose(f(x, y).asnumpy(), want, rtol=1e-6)
                 del x, y
+
+
+@pytest.mark.parametrize("problem", [KeyError("no such"), AssertionError()])
+def test_an_error_that_is_not_cudas_is_no_reason_against_a_graph(problem, monkeypatch):
+    def refuse(*args):
+        raise problem
+
+    monkeypatch.setattr(launches, "Graph", refuse)
+    with gpus(), pytest.raises(type(problem)):
+        lane = engine.current.runners[gpu(0), "compute"]
+        launches.CapturedGraphs("net")._capture(lane, None, [], set())
+
+
+def test_a_part_of_another_graphs_result_is_copied_into_a_graph():
+    """The whole of it lies where it lay; a part begins now here, now there."""
+    with gpus():
+        inside = made([nn.Dense(6)], [gpu(0)], STATIC, (12, 6))
+        net, plain = (made(mlp(), [gpu(0)], how, (1, 6)) for how in (STATIC, {}))
+        for i in range(40):
+            rows = inside(batch(i, gpu(0), (12, 6)))
+            part = rows[i % 12 : i % 12 + 1]
+            np.testing.assert_array_equal(net(part).asnumpy(), plain(part).asnumpy())
+        assert "op by op" not in str(net.cuda_graphs())
+
+
+def test_scratch_that_is_outgrown_is_freed():
+    """Programs keep places in it; they go when a larger one is made."""
+    with gpus():
+        nets = []
+        for n in (64, 128, 256):
+            nets.append(made([nn.Dense(n, activation="relu") for _ in range(3)], [gpu(0)], {}))
+            for _ in range(3):
+                nets[-1](batch(0, gpu(0), (4 * n, 6))).wait_to_read()
+        lane = engine.current.runners[gpu(0), "compute"]
+        kept = {place.mem.ptr for known in lane.launches.values() for place in known.fixed or ()}
+        assert kept == {lane.scratch(1).data.mem.ptr}

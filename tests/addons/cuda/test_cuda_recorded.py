@@ -16,9 +16,13 @@ from gpu_kinds import fake_gpus
 from op_rows.table import OP_ROWS, expected, find
 
 from d2lmini import engine, gpu, nd
+from d2lmini.cuda.kernels.launch import Kernel, NotRecorded
+from d2lmini.cuda.recorder import At, Recorder
 from d2lmini.cuda.stream_worker import StreamWorker
+from d2lmini.ops import pool
 from d2lmini.ops.composed import Composed
 from d2lmini.ops.core import registry
+from d2lmini.ops.windows import geometry
 
 needs_kernels = pytest.mark.skipif(cuda_cpp.COMPILER is None, reason="there is no g++")
 
@@ -106,6 +110,27 @@ def test_bfloat16_has_no_kernels_to_record():
         a = nd.array(x, ctx=gpu(0), dtype="bfloat16")
         for _ in range(3):
             np.testing.assert_array_equal(nd.concat(a, a, dim=0).asnumpy(), np.concatenate([x, x]))
+
+
+def test_what_is_no_part_of_the_program_is_not_recorded():
+    recorder, other = Recorder(), Recorder()
+    kernel = Kernel("k", 'extern "C" __global__ void k(const float* x, float* y, const int n) {}')
+    a, y = recorder.empty((4, 6), "float32"), recorder.empty((24,), "float32")
+    kernel(recorder, 24, a[1:], y, 24)
+    assert recorder.steps[-1].memory == (At(0, 24), At(1, 0))
+    for x in (a.T.ravel(), other.empty((24,), "float32")):
+        with pytest.raises(NotRecorded, match="an array that is no part of the program"):
+            kernel(recorder, 24, x, y, 24)
+
+
+def test_a_kernel_over_windows_takes_each_array_once_and_serves_any_number_of_channels():
+    geo, recorder = geometry((4, 4), (2, 2), (2, 2)), Recorder()
+    for n in (3, 5):
+        g = recorder.empty((n, 2, 2, 2), "float32").swapaxes(0, 1)
+        pool.pooling_spread.kernels["cuda"](recorder, g, pool=geo, kind=1)
+    names = [step.kernel.name for step in recorder.steps]
+    assert names == ["copy_kernel", "spread_windows"] * 2
+    assert len({step.kernel for step in recorder.steps if step.kernel.name != "copy_kernel"}) == 1
 
 
 def named(name: str) -> Any:
