@@ -205,8 +205,9 @@ def test_steps_do_not_pile_up(name, no_collector):
 
     steps(COMPILED_CALL)  # by then formulas are compiled, and have their arenas
     counts = [steps(4) for _ in range(4)]
-    assert len({nbytes for nbytes, _ in counts}) == 1
-    # A worker that starts, or a cache that fills, shows once; a circle in every step.
+    # A worker that starts, a cache that fills, or what other tests left shows once; a circle in
+    # every step.
+    assert min(np.diff([nbytes for nbytes, _ in counts])) <= 0
     assert min(np.diff([objects for _, objects in counts])) < 4
 
 
