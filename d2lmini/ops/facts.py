@@ -119,6 +119,8 @@ class Facts:
     integers          what a function of one array makes of integers, see `unary.pointwise`
     """
 
+    __slots__ = ()
+
     name: str
     arity: int
     elementwise: bool
