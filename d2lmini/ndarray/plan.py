@@ -188,6 +188,9 @@ def find_plan(op: Op, inputs: tuple, attrs: dict[str, Any]) -> CallPlan | None:
         if n == 2:
             a, b = inputs
             return op.plans.get((attrs.number, a._spec.number, b._spec.number))
+        if n == 3:
+            a, b, c = inputs
+            return op.plans.get((attrs.number, a._spec.number, b._spec.number, c._spec.number))
         return op.plans.get((attrs.number, *[x._spec.number for x in inputs]))
     except (AttributeError, TypeError):  # an input is missing; an attribute is not hashable
         return None

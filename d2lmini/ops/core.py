@@ -336,7 +336,19 @@ class Op(Facts):
     def __call__(self, *args: Any, out: Any = None, name: str | None = None, **kwargs: Any) -> Any:
         attrs: Any = self.defaults
         if kwargs or len(args) != self.arity or self.required:
-            args, attrs = self.bind(args, kwargs)
+            attrs = None
+            if kwargs and len(args) == self.arity > 0:  # the most frequent call
+                given = args[:-1] if args[-1] is None and self.arity > self.n_required else args
+                try:
+                    attrs = self.bound(**kwargs)
+                except (TypeError, MXNetError):  # not hashable, or wrong: `bind` reports it
+                    attrs = None
+                for x in given:
+                    attrs = None if x is None else attrs
+            if attrs is None:
+                args, attrs = self.bind(args, kwargs)
+            else:
+                args = given
         if args and isinstance(args[0], Value):  # `invoke` inlined: saves a call per operation
             return args[0]._apply(self, args, attrs, out)
         return invoke(self, args, attrs, out)
@@ -349,16 +361,6 @@ class Op(Facts):
         attribute.
         Attributes spelled as in an earlier call are not checked again.
         """
-        if kwargs and len(args) == self.arity > 0:  # the most frequent call
-            given = args[:-1] if args[-1] is None and self.arity > self.n_required else args
-            for x in given:
-                if x is None:
-                    break
-            else:
-                try:
-                    return given, self.bound(**kwargs)
-                except (TypeError, MXNetError):  # not hashable, or wrong: reported below
-                    pass
         inputs, extra = self.sort_inputs(args, kwargs)
         if not self.variadic:
             for name, value in zip(self.input_names[: self.n_required], inputs):
