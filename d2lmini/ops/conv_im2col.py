@@ -173,8 +173,9 @@ def convolve_data(xp: Any, g: Any, w: Any, geo: Geometry, groups: int, dx: Any) 
     """(N, F, *out), (F, C/G, *kernel) -> dx (N, C, *size)."""
     N, F, C = g.shape[0], g.shape[1], dx.shape[1]
     pad = tuple(d * (k - 1) - p for k, d, p in zip(geo.kernel, geo.dilate, geo.pad))
-    if max(geo.stride) == 1 and min(pad) >= 0:
-        # A convolution of g with turned filters copies windows, which is faster than adding.
+    if max(geo.stride) == 1 and min(pad) >= 0 and 4 * N * prod(geo.out) >= F // groups:
+        # A convolution of g with turned filters copies windows, which is faster than adding. (It
+        # copies the filters, too: more than few small images are.)
         turned = w.reshape(groups, F // groups, C // groups, -1).swapaxes(1, 2)[..., ::-1]
         turned = turned.reshape(C, F // groups, *geo.kernel)
         convolve(xp, g, turned, geo._replace(size=geo.out, pad=pad, out=geo.size), groups, dx)
