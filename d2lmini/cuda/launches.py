@@ -107,7 +107,7 @@ class Launches:
         self._parts = [at for at in used if at.base < n and at.offset]
         fixed = [at for at in used if at.base >= n]
         self._fixed = [(arrays.get(at.base), at.offset + offsets.get(at.base, 0)) for at in fixed]
-        self.fixed: list[Any] | None = None  # they are in the lane's scratch, which may grow
+        self.fixed: list[Any] | None = None if fixed else []  # None: the lane's scratch is another
         self._lane, self._nbytes = lane, max(plan.nbytes, 1)
         index = {at: at.base for at in used}
         index |= {at: n + i for i, at in enumerate([*self._parts, *fixed])}

@@ -213,7 +213,8 @@ class StreamWorker:
         if self._scratch is None or self._scratch.nbytes < nbytes:
             self._scratch = None
             for launches in self.launches.values():
-                launches.fixed = None
+                if launches.fixed:
+                    launches.fixed = None
             self._scratch = self.allocate(Spec((nbytes,), np.uint8))
         return self._scratch
 
